@@ -1,0 +1,55 @@
+"""Asset checks: what holds when they pass. Each is reported by the asset that it is about."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import dagster as dg
+
+from marin_assets.keys import asset_key
+from marin_assets.lab import Lab
+from marin_core.store import ArtifactSpec
+
+
+def runs_are_finite(asset: str) -> dg.AssetCheckSpec:
+    return dg.AssetCheckSpec("runs_are_finite", asset=asset_key(asset), description="No run of the suite diverged.")
+
+
+def minima_are_inside_the_grid(asset: str) -> dg.AssetCheckSpec:
+    return dg.AssetCheckSpec(
+        "minima_are_inside_the_grid",
+        asset=asset_key(asset),
+        description="Every budget has a convex curve with its minimum among its runs; the others are left out of the laws.",
+    )
+
+
+def forecast_came_first(asset: str) -> dg.AssetCheckSpec:
+    return dg.AssetCheckSpec(
+        "forecast_came_first",
+        asset=asset_key(asset),
+        description="The forecast was registered before the held-out run started.",
+    )
+
+
+def check_suite(lab: Lab) -> Sequence[dg.AssetCheckResult]:
+    diverged = _summary(lab, lab.graph.suite)["diverged"]
+    return [_warning("runs_are_finite", not diverged, {"diverged": diverged})]
+
+
+def check_isoflop(lab: Lab) -> Sequence[dg.AssetCheckResult]:
+    flagged = _summary(lab, lab.graph.isoflop)["flagged"]
+    return [_warning("minima_are_inside_the_grid", not flagged, {"left_out": flagged})]
+
+
+def check_verdict(lab: Lab) -> Sequence[dg.AssetCheckResult]:
+    verdict = _summary(lab, lab.graph.verdict)
+    return [_warning("forecast_came_first", verdict["registered_before_run"], {})]
+
+
+def _summary(lab: Lab, spec: ArtifactSpec) -> dict[str, Any]:
+    return dict(lab.store.artifact(spec).record.summary)
+
+
+def _warning(name: str, passed: bool, metadata: dict[str, Any]) -> dg.AssetCheckResult:
+    return dg.AssetCheckResult(
+        check_name=name, passed=passed, severity=dg.AssetCheckSeverity.WARN, metadata=metadata
+    )

@@ -1,0 +1,56 @@
+"""From an artifact's record to Dagster metadata. The only place that decides what the UI shows of an artifact."""
+
+import base64
+from collections.abc import Mapping
+from typing import Any
+
+import dagster as dg
+
+from marin_core.store import Artifact, ArtifactRecord
+
+
+
+def artifact_metadata(record: ArtifactRecord, url: str, *, reused: bool) -> dict[str, dg.MetadataValue]:
+    """Identity, place, whether it was built or reused, provenance, and the numbers of the record's summary."""
+    provenance = record.provenance
+    built = {
+        "reused": dg.MetadataValue.bool(reused),
+        "fingerprint": dg.MetadataValue.text(record.fingerprint),
+        "path": dg.MetadataValue.path(url) if "://" not in url else dg.MetadataValue.url(url),
+        "size_bytes": dg.MetadataValue.int(record.size),
+        "built_at": dg.MetadataValue.text(provenance.ended),
+        "commit": dg.MetadataValue.text(f"{provenance.commit or 'unknown'}{' (dirty)' if provenance.dirty else ''}"),
+        "host": dg.MetadataValue.text(provenance.host),
+    }
+    return built | {name: _value(value) for name, value in record.summary.items() if value is not None}
+
+
+def image_metadata(artifact: Artifact, names: list[str]) -> dict[str, dg.MetadataValue]:
+    """PNG figures of an artifact as Markdown images, small enough to travel in an event."""
+    images = {}
+    for name in names:
+        with artifact.open(f"{name}.png") as file:
+            encoded = base64.b64encode(file.read()).decode()
+        images[f"figure_{name}"] = dg.MetadataValue.md(f"![{name}](data:image/png;base64,{encoded})")
+    return images
+
+
+def data_version(record: ArtifactRecord) -> dg.DataVersion:
+    """Changes exactly when readers of the artifact have to be built again."""
+    return dg.DataVersion(f"{record.fingerprint}-{record.content}")
+
+
+def _value(value: Any) -> dg.MetadataValue:
+    match value:
+        case bool():
+            return dg.MetadataValue.bool(value)
+        case int():
+            return dg.MetadataValue.int(value)
+        case float():
+            return dg.MetadataValue.float(value)
+        case str():
+            return dg.MetadataValue.text(value)
+        case Mapping() | list() | tuple():
+            return dg.MetadataValue.json(value if isinstance(value, Mapping) else list(value))
+        case _:
+            return dg.MetadataValue.text(str(value))

@@ -1,0 +1,1 @@
+"""Data: sources, curated documents, token shards, mixtures, and the order in which training sees them."""

@@ -1,0 +1,60 @@
+"""Where things are on this machine: the one place that reads MARIN_… variables and decides their defaults.
+
+`DAGSTER_HOME` and `DAGSTER_MODULE_NAME` get their defaults here too. A `.pth` file of this distribution calls
+`set_dagster_defaults` at the start of every Python of the environment, because Dagster's command line reads the
+module's name before it reads a `.env` file. What the user exported always wins.
+"""
+
+import os
+import shutil
+import sys
+from pathlib import Path
+
+CODE_LOCATION = "marin_assets.definitions"
+# Options that tell a `dagster` command which code to load; then the default must stay out of its way.
+_TARGET_OPTIONS = ("-m", "-f", "-w", "-p", "-d", "-a", "--module-name", "--python-file", "--workspace", "--package-name", "--grpc-port")
+
+
+def repository() -> Path:
+    """The checkout that this code runs from."""
+    return Path(__file__).resolve().parents[1]
+
+
+def dagster_home() -> Path:
+    """DAGSTER_HOME, by default `.dagster/` in the repository."""
+    return Path(os.environ.get("DAGSTER_HOME") or repository() / ".dagster")
+
+
+def state_folder() -> Path:
+    """What this machine keeps beside DAGSTER_HOME: the default store, worker logs, the compilation cache."""
+    return Path(os.environ.get("MARIN_STATE") or dagster_home().parent / ".marin")
+
+
+def profile_name() -> str:
+    """MARIN_PROFILE: a name among `profiles/*.toml`, or the path of a TOML file. Default `laptop`."""
+    return os.environ.get("MARIN_PROFILE") or "laptop"
+
+
+def store_root() -> str | None:
+    """MARIN_STORE: a path or URL that replaces the profile's store."""
+    return os.environ.get("MARIN_STORE") or None
+
+
+def set_dagster_defaults() -> None:
+    """Give `dagster …`, started in the repository, its instance and its code location."""
+    arguments = sys.orig_argv
+    if len(arguments) < 2 or Path(arguments[1]).name not in ("dagster", "dagster-webserver", "dagster-daemon"):
+        return
+    if Path.cwd() != repository():
+        return
+    if "DAGSTER_HOME" not in os.environ:
+        home = dagster_home()
+        home.mkdir(parents=True, exist_ok=True)
+        settings = repository() / "deploy" / "laptop" / "dagster.yaml"
+        if settings.exists() and not (home / "dagster.yaml").exists():
+            shutil.copy(settings, home / "dagster.yaml")
+        os.environ["DAGSTER_HOME"] = str(home)
+    names_code = any(argument.split("=")[0] in _TARGET_OPTIONS for argument in arguments[2:])
+    others = ("DAGSTER_PYTHON_FILE", "DAGSTER_PACKAGE_NAME", "DAGSTER_MODULE_NAME")
+    if not names_code and not any(name in os.environ for name in others):
+        os.environ["DAGSTER_MODULE_NAME"] = CODE_LOCATION

@@ -1,0 +1,14 @@
+"""The one base class of errors that a person is meant to read."""
+
+import errno
+
+
+class MarinError(Exception):
+    """A condition with a known cause. The message is one line: what was found, what was expected, what to do next."""
+
+
+def disk_full_message(error: OSError, place: str) -> str | None:
+    """The one-line text for an out-of-space error while writing to `place`, None for any other `OSError`."""
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return f"disk full while writing {error.filename or place}; free some space or set MARIN_STORE to another disk"
+    return None

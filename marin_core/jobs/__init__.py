@@ -1,0 +1,16 @@
+"""Jobs: what runs, on what, how often it may fail; and the launchers that run it."""
+
+from marin_core.jobs.launcher import JobHandle, Launcher, follow
+from marin_core.jobs.local import LocalLauncher
+from marin_core.jobs.spec import JobFailed, JobSpec, JobState, JobStatus
+
+__all__ = [
+    "JobFailed",
+    "JobHandle",
+    "JobSpec",
+    "JobState",
+    "JobStatus",
+    "Launcher",
+    "LocalLauncher",
+    "follow",
+]

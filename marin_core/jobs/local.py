@@ -1,0 +1,178 @@
+"""Jobs as processes on this machine, in warm workers.
+
+Importing Levanter and JAX costs more than a small run, so a worker stays and gets one plan after another. A job's
+pool fixes its thread count, because the order of floating-point sums, and so the last bits of a loss, may depend
+on it: the same job has the same bits however many run beside it.
+"""
+
+import os
+import re
+import threading
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+
+from marin_core.build import BuildOptions
+from marin_core.errors import MarinError
+from marin_core.jobs.process import WorkerDied, WorkerProcess
+from marin_core.jobs.spec import JobSpec, JobState, JobStatus
+from marin_core.store import Store
+
+
+class LocalLauncher:
+    """Runs at most as many threads as there are cores, and as many workers as fit in memory."""
+
+    def __init__(self, store: Store, state_folder: Path, options: BuildOptions, cores: int | None = None):
+        self._store, self._state, self._options = store, state_folder, options
+        self._cores = cores or len(os.sched_getaffinity(0))
+        self._executor = ThreadPoolExecutor(max_workers=self._cores, thread_name_prefix="job")
+        self._free = threading.Condition()
+        self._threads_in_use = 0
+        self._idle: list[WorkerProcess] = []
+        self._started = 0
+        self._closed = False
+
+    def submit(self, job: JobSpec) -> "LocalJob":
+        """Queue a job.
+
+        Raises:
+            MarinError: the pool is not one that a local machine has.
+        """
+        threads = pool_threads(job.pool)
+        handle = LocalJob(job)
+        handle.future = self._executor.submit(self._run, handle, threads)
+        return handle
+
+    def close(self) -> None:
+        """End the idle workers; running jobs must have been followed or cancelled."""
+        self._closed = True
+        self._executor.shutdown(wait=False, cancel_futures=True)
+        with self._free:
+            idle, self._idle = self._idle, []
+        for worker in idle:
+            worker.close()
+
+    def _run(self, handle: "LocalJob", threads: int) -> None:
+        plan = self._store.save_plan(handle.job.artifact)
+        retries = 0
+        while True:
+            worker = self._borrow(threads)
+            if worker is None or not handle.attach(worker):
+                self._give_back(worker, threads)
+                handle.set(JobState.CANCELLED, "cancelled")
+                return
+            try:
+                handle.set(JobState.STARTING)
+                result = worker.run(plan, replace(self._options, retries=retries), handle.hear)
+                handle.detach()
+                self._give_back(worker, threads)
+                handle.set(JobState.SUCCEEDED if result is None else JobState.FAILED, result or "")
+                return
+            except WorkerDied as death:
+                handle.detach()
+                self._give_back(None, threads)
+                if handle.cancelled:
+                    handle.set(JobState.CANCELLED, "cancelled")
+                    return
+                retries += 1
+                if retries > handle.job.max_failures:
+                    handle.set(JobState.FAILED, f"{death} {retries} times; its log is {worker.log}")
+                    return
+                handle.set(JobState.RETRYING, f"{death}; starting it again, attempt {retries + 1}", retries)
+
+    def _borrow(self, threads: int) -> WorkerProcess | None:
+        with self._free:
+            # A job that wants more threads than there are cores runs alone.
+            self._free.wait_for(lambda: self._closed or self._threads_in_use + threads <= max(self._cores, threads))
+            if self._closed:
+                return None
+            self._threads_in_use += threads
+            fitting = next((w for w in self._idle if w.threads == threads), None)
+            if fitting:
+                self._idle.remove(fitting)
+                return fitting
+            # Idle workers of another size only hold memory.
+            misfits, self._idle = self._idle, []
+            self._started += 1
+            number = self._started
+        for worker in misfits:
+            worker.close()
+        return WorkerProcess(self._store.root, self._state, threads, number)
+
+    def _give_back(self, worker: WorkerProcess | None, threads: int) -> None:
+        with self._free:
+            self._threads_in_use -= threads if worker is not None or not self._closed else 0
+            if worker is not None and worker.alive and not self._closed:
+                self._idle.append(worker)
+            elif worker is not None:
+                worker.close()
+            self._free.notify_all()
+
+
+class LocalJob:
+    """Handle of a job of `LocalLauncher`."""
+
+    def __init__(self, job: JobSpec):
+        self._job = job
+        self._lock = threading.Lock()
+        self._status = JobStatus(JobState.QUEUED)
+        self._worker: WorkerProcess | None = None
+        self.cancelled = False
+        self.future: Future[None] | None = None
+
+    @property
+    def job(self) -> JobSpec:
+        return self._job
+
+    def status(self) -> JobStatus:
+        failure = self.future.exception() if self.future and self.future.done() and not self.future.cancelled() else None
+        if failure is not None and not self._status.state.is_final:
+            self.set(JobState.FAILED, f"{type(failure).__name__}: {failure}")
+        with self._lock:
+            return self._status
+
+    def cancel(self) -> None:
+        self.cancelled = True
+        with self._lock:
+            worker = self._worker
+        if worker:
+            worker.kill()
+        elif self.future and self.future.cancel():
+            self.set(JobState.CANCELLED, "cancelled")
+
+    def attach(self, worker: WorkerProcess) -> bool:
+        with self._lock:
+            self._worker = None if self.cancelled else worker
+            return not self.cancelled
+
+    def detach(self) -> None:
+        with self._lock:
+            self._worker = None
+
+    def set(self, state: JobState, reason: str = "", retries: int | None = None) -> None:
+        with self._lock:
+            current = self._status
+            self._status = replace(
+                current, state=state, reason=reason, retries=current.retries if retries is None else retries
+            )
+
+    def hear(self, event: dict) -> None:
+        """An event of the worker that runs this job."""
+        with self._lock:
+            if event["event"] == "log":
+                messages = (*self._status.messages, event["message"])
+                self._status = replace(self._status, state=JobState.RUNNING, messages=messages)
+            elif event["event"] == "progress":
+                self._status = replace(self._status, state=JobState.RUNNING, progress=event["progress"])
+
+
+def pool_threads(pool: str) -> int:
+    """Threads of a local pool, `cpu-N`.
+
+    Raises:
+        MarinError: another kind of pool.
+    """
+    match = re.fullmatch(r"cpu-([1-9]\d*)", pool)
+    if not match:
+        raise MarinError(f"pool {pool!r} is not on this machine; the local launcher has cpu-1, cpu-2, …")
+    return int(match.group(1))

@@ -1,0 +1,107 @@
+"""One worker process: starting it, giving it plans, hearing its events, ending it."""
+
+import dataclasses
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from marin_core.build import BuildOptions
+
+
+class WorkerDied(Exception):
+    """The process ended while it had a job."""
+
+
+class WorkerProcess:
+    """`python -m marin_core.worker --serve` with a fixed number of threads.
+
+    It reads requests from its standard input and ends when that is closed, so it cannot outlive its parent.
+    """
+
+    def __init__(self, store: str, state_folder: Path, threads: int, number: int):
+        self.threads = threads
+        self.log = state_folder / "logs" / f"worker-{os.getpid()}-{number}.log"
+        self.log.parent.mkdir(parents=True, exist_ok=True)
+        with open(self.log, "ab") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "marin_core.worker", "--store", store, "--serve"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                env={**os.environ, **worker_environment(threads, state_folder)},
+                # A Ctrl-C in the terminal is for the parent; it ends its workers in order.
+                start_new_session=True,
+            )
+
+    @property
+    def alive(self) -> bool:
+        return self._process.poll() is None
+
+    def run(self, plan: str, options: BuildOptions, hear: Callable[[dict[str, Any]], None]) -> str | None:
+        """Build the plan's artifact. Returns None on success, else the task's one-line error.
+
+        Raises:
+            WorkerDied: the process ended first; the message says how.
+        """
+        assert self._process.stdin and self._process.stdout
+        request = {"plan": plan, "options": {**dataclasses.asdict(options), "scratch": str(options.scratch)}}
+        try:
+            self._process.stdin.write(json.dumps(request).encode() + b"\n")
+            self._process.stdin.flush()
+        except BrokenPipeError:
+            raise WorkerDied(self._how_it_ended()) from None
+        for line in self._process.stdout:
+            event = json.loads(line)
+            if event["event"] == "done":
+                return None
+            if event["event"] == "failed":
+                return event["error"]
+            hear(event)
+        raise WorkerDied(self._how_it_ended())
+
+    def kill(self) -> None:
+        self._process.kill()
+
+    def close(self) -> None:
+        assert self._process.stdin
+        self._process.stdin.close()
+        try:
+            self._process.wait(timeout=5)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+    def _how_it_ended(self) -> str:
+        code = self._process.wait()
+        if code == -signal.SIGKILL:
+            return "the worker was killed (SIGKILL; out of memory?)"
+        if code < 0:
+            return f"the worker was killed by signal {signal.Signals(-code).name}"
+        return f"the worker ended with exit code {code}"
+
+
+def worker_environment(threads: int, state_folder: Path) -> dict[str, str]:
+    """Variables that must be set before a worker's first import."""
+    flags = os.environ.get("XLA_FLAGS", "")
+    if threads == 1:
+        flags += " --xla_cpu_multi_thread_eigen=false"
+    return {
+        "JAX_PLATFORMS": os.environ.get("JAX_PLATFORMS", "cpu"),
+        # The width of XLA's thread pool, and of everybody else's.
+        "NPROC": str(threads),
+        "OMP_NUM_THREADS": str(threads),
+        "POLARS_MAX_THREADS": str(threads),
+        "RAYON_NUM_THREADS": str(threads),
+        "XLA_FLAGS": flags.strip(),
+        # The compiled step of a shape is the same in every run: start-up falls to a fraction, bits stay.
+        "JAX_COMPILATION_CACHE_DIR": os.environ.get("JAX_COMPILATION_CACHE_DIR", str(state_folder / "cache" / "jax")),
+        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+        "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
+        "HF_HUB_OFFLINE": os.environ.get("HF_HUB_OFFLINE", "1"),
+        "TOKENIZERS_PARALLELISM": "true" if threads > 1 else "false",
+    }

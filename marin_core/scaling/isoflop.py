@@ -1,0 +1,84 @@
+"""IsoFLOP curves: at one budget, loss as a parabola in log10 tokens, and the minimum it recommends."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.optimize import least_squares
+
+MIN_RUNS = 4
+# Residuals well above this (nats per token) are outliers; a larger scale would make the loss plain least squares.
+_OUTLIER_SCALE = 0.01
+
+
+@dataclass(frozen=True)
+class IsoFlop:
+    """One budget's curve.
+
+    loss(tokens) = c0 + c1*x + c2*x^2 with x = log10(tokens) - center. `problem` says why the budget is flagged and
+    left out of the laws; None when its minimum can be used. `optimal_params` interpolates the grid's parameters
+    at the minimum, log-linearly.
+    """
+
+    flops: float
+    center: float
+    coefficients: tuple[float, float, float]
+    optimal_tokens: float | None
+    optimal_params: float | None
+    optimal_loss: float | None
+    runs: int
+    problem: str | None
+
+    def loss(self, tokens: float) -> float:
+        x = np.log10(tokens) - self.center
+        c0, c1, c2 = self.coefficients
+        return float(c0 + c1 * x + c2 * x * x)
+
+    def to_json(self) -> dict[str, Any]:
+        return {**vars(self), "coefficients": list(self.coefficients)}
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> "IsoFlop":
+        return cls(**{**data, "coefficients": tuple(data["coefficients"])})
+
+
+def fit_isoflop(flops: float, tokens: Sequence[float], params: Sequence[float], losses: Sequence[float]) -> IsoFlop:
+    """Fit the curve of one budget from its finished runs (`losses` in nats per token, same order as `tokens`).
+
+    A robust (Huber) fit. The budget is flagged when it has fewer than 4 runs, when the parabola is not convex, or
+    when its minimum is not inside the grid.
+    """
+    x = np.log10(np.asarray(tokens, dtype=np.float64))
+    y = np.asarray(losses, dtype=np.float64)
+    center = float(x.mean()) if len(x) else 0.0
+
+    def result(coefficients: tuple[float, float, float], problem: str | None) -> IsoFlop:
+        if problem:
+            return IsoFlop(flops, center, coefficients, None, None, None, len(x), problem)
+        c0, c1, c2 = coefficients
+        at = center - c1 / (2 * c2)
+        order = np.argsort(x)
+        log_params = np.interp(at, x[order], np.log10(np.asarray(params, dtype=np.float64))[order])
+        best = c0 - c1 * c1 / (4 * c2)
+        return IsoFlop(flops, center, coefficients, float(10**at), float(10**log_params), float(best), len(x), None)
+
+    if len(x) < MIN_RUNS:
+        return result((0.0, 0.0, 0.0), f"{len(x)} finished runs, at least {MIN_RUNS} are needed")
+    coefficients = _robust_parabola(x - center, y)
+    _, c1, c2 = coefficients
+    if c2 <= 0:
+        return result(coefficients, "the parabola is not convex: no minimum")
+    minimum = center - c1 / (2 * c2)
+    if not x.min() < minimum < x.max():
+        edge = "smallest" if minimum <= x.min() else "largest"
+        return result(coefficients, f"the minimum, {10**minimum:.3g} tokens, is beyond the run with the {edge} token count")
+    return result(coefficients, None)
+
+
+def _robust_parabola(x: np.ndarray, y: np.ndarray) -> tuple[float, float, float]:
+    start = np.polynomial.polynomial.polyfit(x, y, 2)
+    fit = least_squares(
+        lambda c: c[0] + c[1] * x + c[2] * x * x - y, start, loss="huber", f_scale=_OUTLIER_SCALE, xtol=1e-12, ftol=1e-12
+    )
+    return float(fit.x[0]), float(fit.x[1]), float(fit.x[2])

@@ -1,0 +1,27 @@
+"""The store: named, fingerprinted directories in an object store, each committed by writing its record last."""
+
+from marin_core.store.lease import Lease, LeaseLost
+from marin_core.store.objects import ObjectStore, open_objects
+from marin_core.store.record import ArtifactRecord, FileEntry, InputEntry, Provenance
+from marin_core.store.spec import ArtifactSpec, FieldChange, canonical_json, digest, payload_changes
+from marin_core.store.store import Artifact, Store, StoreError, Writer
+
+__all__ = [
+    "Artifact",
+    "ArtifactRecord",
+    "ArtifactSpec",
+    "FieldChange",
+    "FileEntry",
+    "InputEntry",
+    "Lease",
+    "LeaseLost",
+    "ObjectStore",
+    "Provenance",
+    "Store",
+    "StoreError",
+    "Writer",
+    "canonical_json",
+    "digest",
+    "open_objects",
+    "payload_changes",
+]

@@ -1,0 +1,261 @@
+"""Finding, building and committing artifacts.
+
+Layout: `{root}/{name}/{fingerprint}/…` with `artifact.json` written last; the lease lies beside it as
+`{fingerprint}.lease`. A directory without its record is an attempt, never an artifact.
+"""
+
+import contextlib
+import hashlib
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cached_property
+from typing import IO, Any
+
+import fsspec
+from fsspec.core import url_to_fs
+
+from marin_core.errors import MarinError, disk_full_message
+from marin_core.store.lease import Lease
+from marin_core.store.objects import open_objects
+from marin_core.store.record import ArtifactRecord, FileEntry, InputEntry, Provenance
+from marin_core.store.spec import ArtifactSpec, canonical_json, digest
+
+RECORD = "artifact.json"
+
+
+class StoreError(MarinError):
+    """The store cannot do what was asked; the message names the place and the remedy."""
+
+
+def utc_now() -> str:
+    return datetime.now(UTC).isoformat(timespec="milliseconds")
+
+
+@dataclass(frozen=True)
+class Artifact:
+    """A committed artifact: its record and where it is."""
+
+    record: ArtifactRecord
+    url: str
+    fs: fsspec.AbstractFileSystem
+
+    def path(self, *parts: str) -> str:
+        """URL of a file in the artifact, for libraries that read by URL."""
+        return "/".join([self.url, *parts])
+
+    def open(self, path: str) -> IO[bytes]:
+        return self.fs.open(self.path(path), "rb")
+
+    def read_json(self, path: str) -> Any:
+        with self.open(path) as file:
+            return json.load(file)
+
+
+class Store:
+    """All artifacts below one root: a local path or an object-store URL."""
+
+    def __init__(self, root: str):
+        self.root = root.rstrip("/")
+        self.objects = open_objects(self.root)
+
+    @cached_property
+    def fs(self) -> fsspec.AbstractFileSystem:
+        return url_to_fs(self.root)[0]
+
+    def url(self, spec: ArtifactSpec) -> str:
+        return f"{self.root}/{_folder(spec.name, spec.fingerprint)}"
+
+    def record(self, name: str, fingerprint: str) -> ArtifactRecord | None:
+        """The record of a committed artifact, None if there is none.
+
+        Raises:
+            StoreError: the record is there but cannot be read.
+        """
+        path = f"{_folder(name, fingerprint)}/{RECORD}"
+        stored = self.objects.read(path)
+        if stored is None:
+            return None
+        try:
+            return ArtifactRecord.from_json(json.loads(stored.data))
+        except (ValueError, TypeError, KeyError) as error:
+            raise StoreError(
+                f"record {self.root}/{path} is damaged ({error}); delete the folder {_folder(name, fingerprint)} "
+                f"of the store to build this artifact again"
+            ) from None
+
+    def records(self, name: str) -> list[ArtifactRecord]:
+        """Every committed record of a name, oldest first."""
+        paths = [path for path, _ in self.objects.list(f"{name}/") if path.endswith(f"/{RECORD}")]
+        found = [self.record(name, path.split("/")[-2]) for path in paths if path.count("/") == name.count("/") + 2]
+        return sorted((r for r in found if r is not None), key=lambda r: r.provenance.ended)
+
+    def current(self, spec: ArtifactSpec) -> ArtifactRecord | None:
+        """The committed record of a spec, unless an input has since been rebuilt with other content."""
+        record = self.record(spec.name, spec.fingerprint)
+        return None if record is None or self.rebuilt_inputs(spec, record) else record
+
+    def rebuilt_inputs(self, spec: ArtifactSpec, record: ArtifactRecord) -> list[str]:
+        """Roles whose artifact now has other content than when `record` was made. Deleted inputs do not count."""
+        rebuilt = []
+        for role, read in record.inputs.items():
+            now = self.record(spec.inputs[role].name, spec.inputs[role].fingerprint)
+            if now is not None and now.content != read.content:
+                rebuilt.append(role)
+        return rebuilt
+
+    def artifact(self, spec: ArtifactSpec) -> Artifact:
+        """The committed artifact of a spec.
+
+        Raises:
+            StoreError: it is not committed.
+        """
+        record = self.record(spec.name, spec.fingerprint)
+        if record is None:
+            raise StoreError(
+                f"{spec.label} ({spec.fingerprint}) is not in the store {self.root}; materialize it first, for "
+                f"instance with: dagster asset materialize --select {spec.name}"
+            )
+        return Artifact(record, self.url(spec), self.fs)
+
+    def save_plan(self, spec: ArtifactSpec) -> str:
+        """Write down what is to be built, for a worker; returns the path that `load_plan` takes."""
+        path = f".plans/{spec.fingerprint}.json"
+        self.objects.create(path, json.dumps(spec.to_json()).encode())
+        return path
+
+    def load_plan(self, path: str) -> ArtifactSpec:
+        """Raises StoreError if there is no such plan."""
+        stored = self.objects.read(path)
+        if stored is None:
+            raise StoreError(f"no plan {path} in the store {self.root}")
+        return ArtifactSpec.from_json(json.loads(stored.data))
+
+    def check_writable(self) -> None:
+        """Raises StoreError with the cause if the root cannot be written."""
+        path = f".probe-{os.getpid()}"
+        try:
+            self.objects.create(path, b"")
+            self.objects.delete(path)
+        except OSError as error:
+            cause = disk_full_message(error, self.root) or f"{error.strerror or error}"
+            raise StoreError(f"store {self.root} is not writable: {cause}; set MARIN_STORE to a place that is") from None
+
+    @contextlib.contextmanager
+    def writer(
+        self, spec: ArtifactSpec, *, resumable: bool = False, on_wait: Callable[[str], None] = lambda holder: None
+    ) -> Iterator["Writer"]:
+        """Hold the lease of a spec while building it. What a killed attempt left is cleared unless `resumable`.
+
+        When another writer has committed meanwhile, `Writer.committed` is its record and nothing is to be done.
+        """
+        lease = Lease.acquire(self.objects, f"{_folder(spec.name, spec.fingerprint)}.lease", on_wait)
+        try:
+            writer = Writer(self, spec, lease)
+            if writer.committed is None and not resumable:
+                writer.clear()
+            yield writer
+        finally:
+            lease.release()
+
+
+class Writer:
+    """The only way into an artifact's directory, held by whoever holds its lease."""
+
+    def __init__(self, store: Store, spec: ArtifactSpec, lease: Lease):
+        self._store, self._lease = store, lease
+        self.spec = spec
+        self.url = store.url(spec)
+        self.fs = store.fs
+        self.committed = store.current(spec)
+        self.started = utc_now()
+        if self.committed is None:
+            self._retire_record()
+            self.fs.makedirs(self.url, exist_ok=True)
+
+    def path(self, *parts: str) -> str:
+        return "/".join([self.url, *parts])
+
+    def open(self, path: str, mode: str = "wb") -> IO[Any]:
+        """Open a file of the artifact for writing, folders made as needed."""
+        self._lease.check()
+        full = self.path(path)
+        self.fs.makedirs(full.rsplit("/", 1)[0], exist_ok=True)
+        return self.fs.open(full, mode)
+
+    def write_json(self, path: str, value: Any) -> None:
+        with self.open(path) as file:
+            file.write(json.dumps(value, indent=2, sort_keys=True).encode() + b"\n")
+
+    def check(self) -> None:
+        """Raises LeaseLost once another writer took over. Long tasks call it between steps."""
+        self._lease.check()
+
+    def clear(self) -> None:
+        if self.fs.exists(self.url):
+            self.fs.rm(self.url, recursive=True)
+        self.fs.makedirs(self.url, exist_ok=True)
+
+    def commit(
+        self,
+        summary: Mapping[str, Any],
+        *,
+        content: str | None = None,
+        dagster_run: str | None = None,
+        retries: int = 0,
+    ) -> ArtifactRecord:
+        """Write the record, and so make the artifact exist.
+
+        `content` overrides the default content digest (the files' hashes) where files hold incidental bytes, for
+        instance timings.
+
+        Raises:
+            LeaseLost: another writer took over.
+            StoreError: another record is already there.
+        """
+        folder = _folder(self.spec.name, self.spec.fingerprint)
+        files = self._files()
+        record = ArtifactRecord(
+            name=self.spec.name,
+            fingerprint=self.spec.fingerprint,
+            partition=self.spec.partition,
+            payload=self.spec.payload,
+            inputs={role: self._input(spec) for role, spec in self.spec.inputs.items()},
+            content=content or digest(canonical_json([[f.path, f.sha256] for f in files])),
+            files=files,
+            summary=dict(summary),
+            provenance=Provenance.of(
+                started=self.started, ended=utc_now(), dagster_run=dagster_run, retries=retries
+            ),
+        )
+        data = json.dumps(record.to_json(), indent=2, sort_keys=True, allow_nan=False).encode()
+        self._lease.renew()
+        if not self._store.objects.create(f"{folder}/{RECORD}", data):
+            raise StoreError(f"{self.spec.label} was committed by another writer meanwhile; nothing was written")
+        return record
+
+    def _input(self, spec: ArtifactSpec) -> InputEntry:
+        return InputEntry(spec.name, spec.fingerprint, self._store.artifact(spec).record.content)
+
+    def _files(self) -> tuple[FileEntry, ...]:
+        folder = f"{_folder(self.spec.name, self.spec.fingerprint)}/"
+        entries = []
+        for path, size in self._store.objects.list(folder):
+            relative = path.removeprefix(folder)
+            with self.fs.open(self.path(relative), "rb") as file:
+                entries.append(FileEntry(relative, size, hashlib.file_digest(file, "sha256").hexdigest()))
+        return tuple(entries)
+
+    def _retire_record(self) -> None:
+        """Set aside the record of a build whose inputs have changed since; it stays readable as history."""
+        folder = _folder(self.spec.name, self.spec.fingerprint)
+        stored = self._store.objects.read(f"{folder}/{RECORD}")
+        if stored is not None:
+            self._store.objects.create(f"{self.spec.name}/superseded/{digest(stored.data.decode())}.json", stored.data)
+            self._store.objects.delete(f"{folder}/{RECORD}")
+
+
+def _folder(name: str, fingerprint: str) -> str:
+    return f"{name}/{fingerprint}"

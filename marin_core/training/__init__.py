@@ -1,0 +1,1 @@
+"""Training: a TrainPlan and a mixture become a Levanter run, resumable, with metrics and a checkpoint."""

@@ -1,0 +1,125 @@
+"""A TrainPlan in Levanter's own configuration. The only place that spells Levanter's settings.
+
+Imports Levanter, and with it JAX, inside the function: workers call it, nothing else does.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from marin_core.recipes import TrainPlan
+
+if TYPE_CHECKING:
+    from levanter.main.train_lm import TrainLmConfig
+    from levanter.tracker.tracker import TrackerConfig
+
+
+@dataclass(frozen=True)
+class TrainData:
+    """What a run reads: URLs of the tokenizer and of each component's cache, and how components are mixed."""
+
+    tokenizer: str
+    components: Mapping[str, str]
+    weights: Mapping[str, float]
+    block_size: int
+
+
+@dataclass(frozen=True)
+class Checkpointing:
+    """Where and how often. Changes no result, so it is no part of a plan. None turns a policy off."""
+
+    folder: str
+    every_seconds: float | None
+    every_steps: int | None = None
+    # The checkpoint to resume from; None starts at step 0.
+    resume_from: str | None = None
+
+
+def levanter_config(
+    plan: TrainPlan, data: TrainData, checkpointing: Checkpointing, tracker: "TrackerConfig", run_id: str, log_dir: Path
+) -> "TrainLmConfig":
+    """The complete configuration of `levanter.main.train_lm` for a plan."""
+    import jmp
+    from levanter.callbacks.watch import WatchConfig
+    from levanter.checkpoint import CheckpointerConfig
+    from levanter.data.text.datasets import DatasetComponent, LmDataConfig
+    from levanter.layers.rotary import Llama3RotaryEmbeddingsConfig
+    from levanter.main.train_lm import TrainLmConfig
+    from levanter.models.qwen import Qwen3Config
+    from levanter.optim.adamh import AdamHConfig
+    from levanter.trainer import TrainerConfig
+
+    optimizer = plan.optimizer
+    return TrainLmConfig(
+        data=LmDataConfig(
+            tokenizer=data.tokenizer,
+            components={
+                name: DatasetComponent(cache_dir=url, tags=[name]) for name, url in sorted(data.components.items())
+            },
+            train_weights=dict(data.weights),
+            mixture_block_size=data.block_size,
+            cache_dir=None,
+            # A cache that is missing is an error of the pipeline, never something to build on the side.
+            auto_build_caches=False,
+        ),
+        model=Qwen3Config(
+            max_seq_len=plan.seq_len,
+            hidden_dim=plan.hidden_dim,
+            intermediate_dim=plan.mlp_dim,
+            num_layers=plan.num_layers,
+            num_heads=plan.num_heads,
+            num_kv_heads=plan.num_heads,
+            head_dim=plan.head_dim,
+            rope=Llama3RotaryEmbeddingsConfig(),
+            tie_word_embeddings=False,
+            # Levanter's default names a model on a hub, which an export would try to reach.
+            reference_checkpoint=data.tokenizer,
+            gradient_checkpointing=plan.gradient_checkpointing,
+        ),
+        optimizer=AdamHConfig(
+            learning_rate=optimizer.learning_rate,
+            adam_lr=optimizer.adam_lr,
+            beta1=optimizer.beta1,
+            beta2=optimizer.beta2,
+            epsilon=optimizer.epsilon,
+            max_grad_norm=optimizer.max_grad_norm,
+            lr_schedule="linear",
+            warmup=optimizer.warmup,
+            decay=optimizer.decay,
+            min_lr_ratio=optimizer.min_lr_ratio,
+        ),
+        z_loss_weight=optimizer.z_loss_weight,
+        train_seq_len=plan.seq_len,
+        trainer=TrainerConfig(
+            id=run_id,
+            seed=plan.seed,
+            mp=jmp.get_policy(plan.precision),
+            tracker=tracker,
+            train_batch_size=plan.batch_size,
+            num_train_steps=plan.steps,
+            steps_per_eval=plan.steps_per_eval,
+            per_device_eval_parallelism=plan.eval_batch_size,
+            max_eval_batches=max(1, plan.eval_sequences // plan.eval_batch_size),
+            checkpointer=CheckpointerConfig(
+                base_path=checkpointing.folder,
+                append_run_id_to_base_path=False,
+                save_interval=None if checkpointing.every_seconds is None else timedelta(seconds=checkpointing.every_seconds),
+                keep=None if checkpointing.every_steps is None else [{"every": checkpointing.every_steps}],
+                # Two, so that one that turns out to be unreadable does not cost the whole run.
+                keep_last_temporary_checkpoints=2,
+            ),
+            load_checkpoint=checkpointing.resume_from is not None,
+            load_checkpoint_path=checkpointing.resume_from,
+            # A loss that is no number ends the run as diverged, in our tracker.
+            crash_on_nan=False,
+            crash_on_inf=False,
+            require_accelerator=False,
+            log_dir=log_dir,
+            log_jaxprs=False,
+            log_xla_hlo=False,
+            # The default watches norms every 10 steps, which costs a second compilation of the step.
+            watch=WatchConfig(watch_targets=[]),
+        ),
+    )

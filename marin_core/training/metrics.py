@@ -1,0 +1,158 @@
+"""The record of a run while it happens: one row per step, kept through a kill, and the tracker that writes it."""
+
+import dataclasses
+import json
+import math
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+from fsspec.implementations.local import LocalFileSystem
+
+from marin_core.errors import MarinError
+from marin_core.store import Writer
+
+if TYPE_CHECKING:
+    from levanter.tracker.tracker import TrackerConfig
+
+_SCHEMA = {"step": pl.Int64, "loss": pl.Float64, "learning_rate": pl.Float64, "adam_lr": pl.Float64, "seconds": pl.Float64}
+# An object store has no append: rows go out in parts, at most this many seconds late.
+_REMOTE_FLUSH_SECONDS = 5.0
+
+
+class Diverged(MarinError):
+    """The loss stopped being a number. An outcome of the run, not a fault of the lab."""
+
+    def __init__(self, step: int, loss: float):
+        super().__init__(f"diverged at step {step}: loss is {loss}; lower the recipe's reference_learning_rate")
+        self.step = step
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Where a run is. `loss` in nats per token, `tokens_per_second` over the last few steps."""
+
+    step: int
+    steps: int
+    loss: float
+    tokens_per_second: float
+
+
+class MetricsLog:
+    """Rows of a run in `metrics*.jsonl` of its artifact, readable after a kill at any moment."""
+
+    def __init__(self, writer: Writer):
+        self._writer = writer
+        self._appends = isinstance(writer.fs, LocalFileSystem)
+        self._pending: list[str] = []
+        self._flushed = time.monotonic()
+
+    def load(self, before_step: int) -> list[dict[str, Any]]:
+        """The rows with step < `before_step`, in order, later attempts winning; the rest is forgotten for good."""
+        rows: dict[int, dict[str, Any]] = {}
+        for path in self._files():
+            for line in self._writer.fs.cat_file(path).decode(errors="replace").splitlines():
+                try:
+                    row = json.loads(line)
+                except json.JSONDecodeError:
+                    continue  # the kill cut this line short
+                rows[row["step"]] = row
+        kept = [rows[step] for step in sorted(rows) if step < before_step]
+        self.remove()
+        for row in kept:
+            self.append(row, flush=False)
+        self._flush()
+        return kept
+
+    def append(self, row: Mapping[str, Any], *, flush: bool = True) -> None:
+        self._pending.append(json.dumps(row))
+        if flush and (self._appends or time.monotonic() - self._flushed > _REMOTE_FLUSH_SECONDS):
+            self._flush()
+
+    def remove(self) -> None:
+        for path in self._files():
+            self._writer.fs.rm_file(path)
+
+    def _files(self) -> list[str]:
+        return sorted(self._writer.fs.glob(self._writer.path("metrics*.jsonl")))
+
+    def _flush(self) -> None:
+        if self._pending:
+            name = "metrics.jsonl" if self._appends else f"metrics-{time.time_ns()}.jsonl"
+            with self._writer.open(name, "ab" if self._appends else "wb") as file:
+                file.write("".join(f"{row}\n" for row in self._pending).encode())
+            self._pending.clear()
+        self._flushed = time.monotonic()
+
+
+class RunMetrics:
+    """What the tracker hears from Levanter: rows per step, the latest evaluation, divergence, progress."""
+
+    def __init__(
+        self, log: MetricsLog, rows: list[dict[str, Any]], steps: int, tokens_per_step: int, report: Callable[[Progress], None]
+    ):
+        self._log, self.rows, self._steps = log, rows, steps
+        self._tokens_per_step, self._report = tokens_per_step, report
+        self._row: dict[str, Any] = {}
+        self._times: list[float] = [time.monotonic()]
+        self.evals: dict[str, float] = {}
+        self.hyperparameters: dict[str, Any] = {}
+
+    def hear(self, metrics: Mapping[str, Any], step: int | None) -> None:
+        """One `log` call of Levanter's. A step's metrics arrive in several calls."""
+        for name, value in metrics.items():
+            if name.startswith("eval/") and ("loss" in name or "bpb" in name):
+                self.evals[name] = float(value)
+            elif name == "optim/learning_rate":
+                self._row["learning_rate"] = float(value)
+            elif name == "optim/adam_lr":
+                self._row["adam_lr"] = float(value)
+        # The final hooks repeat the last step's loss, and those of an already complete run report zero.
+        if "train/loss" in metrics and step is not None and step >= len(self.rows):
+            self._finish_step(step, float(metrics["train/loss"]))
+
+    def table(self) -> pl.DataFrame:
+        return pl.DataFrame(self.rows, schema=_SCHEMA)
+
+    def _finish_step(self, step: int, loss: float) -> None:
+        now = time.monotonic()
+        row = {"step": step, "loss": loss, **self._row, "seconds": round(now - self._times[-1], 4)}
+        self._times = [*self._times[-10:], now]
+        self.rows.append(row)
+        if not math.isfinite(loss):
+            raise Diverged(step, loss)
+        self._log.append(row)
+        rate = self._tokens_per_step * (len(self._times) - 1) / (now - self._times[0])
+        self._report(Progress(step + 1, self._steps, loss, rate))
+
+
+def tracker_config(metrics: RunMetrics) -> "TrackerConfig":
+    """A Levanter tracker that tells `metrics`."""
+    from levanter.tracker.tracker import Tracker, TrackerConfig
+
+    class RunTracker(Tracker):
+        name = "marin"
+
+        def log_hyperparameters(self, hparams: dict[str, Any]) -> None:
+            metrics.hyperparameters.update(hparams)
+
+        def log(self, metrics_: Mapping[str, Any], *, step: int | None, commit: bool | None = None) -> None:
+            metrics.hear(metrics_, None if step is None else int(step))
+
+        def log_summary(self, metrics_: dict[str, Any]) -> None:
+            pass
+
+        def log_artifact(self, artifact_path: Any, *, name: str | None = None, type: str | None = None) -> None:
+            pass
+
+        def finish(self) -> None:
+            pass
+
+    @dataclasses.dataclass
+    class RunTrackerConfig(TrackerConfig):
+        def init(self, run_id: str | None) -> Tracker:
+            return RunTracker()
+
+    return RunTrackerConfig()

@@ -1,0 +1,113 @@
+"""Runs a TrainPlan with Levanter's own `train_lm`, in a worker process, resuming what an earlier attempt left."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from marin_core.errors import MarinError
+from marin_core.recipes import TrainPlan
+from marin_core.store import Writer, canonical_json, digest
+from marin_core.training.checkpoints import checkpoint_to_resume
+from marin_core.training.levanter_config import Checkpointing, TrainData, levanter_config
+from marin_core.training.metrics import Diverged, MetricsLog, Progress, RunMetrics, tracker_config
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """How a run is carried out. None of it changes a result."""
+
+    scratch: Path
+    checkpoint_every_seconds: float | None
+    checkpoint_every_steps: int | None = None
+
+
+def train(
+    plan: TrainPlan,
+    data: TrainData,
+    writer: Writer,
+    options: RunOptions,
+    log: Callable[[str], None],
+    report: Callable[[Progress], None],
+) -> tuple[dict[str, Any], str]:
+    """Train to the last step; returns (summary, content digest) of the run for its record.
+
+    Writes `plan.json`, `metrics.parquet` (step, loss, learning_rate, adam_lr, seconds), `evals.json` and, unless the
+    run diverged, `checkpoints/step-N`. Divergence is an outcome: the summary's `status` is then `diverged`.
+
+    Raises:
+        MarinError: no checkpoint is readable although there are some, or the run ended before its last step.
+        LeaseLost: another worker took the run over.
+    """
+    from levanter.main import train_lm
+
+    checkpoints = writer.path("checkpoints")
+    resume = checkpoint_to_resume(writer.fs, checkpoints, log)
+    history = MetricsLog(writer)
+    rows = history.load(before_step=resume.step if resume else 0)
+    if resume:
+        log(f"resuming {writer.spec.label} from step {resume.step} of {plan.steps}")
+
+    def checked_report(progress: Progress) -> None:
+        writer.check()
+        report(progress)
+
+    metrics = RunMetrics(history, rows, plan.steps, plan.batch_size * plan.seq_len, checked_report)
+    config = levanter_config(
+        plan,
+        data,
+        Checkpointing(
+            folder=checkpoints,
+            every_seconds=options.checkpoint_every_seconds,
+            every_steps=options.checkpoint_every_steps,
+            resume_from=resume.url if resume else None,
+        ),
+        tracker_config(metrics),
+        run_id=writer.spec.fingerprint,
+        log_dir=options.scratch,
+    )
+    status = "succeeded"
+    try:
+        train_lm.main(config)
+    except Diverged as diverged:
+        log(f"{writer.spec.label} {diverged}")
+        status = "diverged"
+    if status == "succeeded" and len(metrics.rows) != plan.steps:
+        raise MarinError(f"{writer.spec.label} ended after {len(metrics.rows)} of {plan.steps} steps; materialize it again")
+    return _finish(plan, writer, metrics, history, status)
+
+
+def _finish(
+    plan: TrainPlan, writer: Writer, metrics: RunMetrics, history: MetricsLog, status: str
+) -> tuple[dict[str, Any], str]:
+    writer.write_json("plan.json", plan.to_json())
+    writer.write_json("evals.json", metrics.evals)
+    with writer.open("metrics.parquet") as file:
+        metrics.table().write_parquet(file)
+    history.remove()
+    _keep_last_checkpoint(writer, None if status == "diverged" else plan.steps)
+    losses = [row["loss"] for row in metrics.rows]
+    last = losses[-10:]
+    seconds = sum(row["seconds"] for row in metrics.rows)
+    summary = {
+        "status": status,
+        "steps": len(losses),
+        "tokens": len(losses) * plan.batch_size * plan.seq_len,
+        "flops": plan.flops,
+        "hidden_dim": plan.hidden_dim,
+        "train_loss": None if status == "diverged" else sum(last) / len(last),
+        "eval_loss": metrics.evals.get("eval/macro_loss") if status == "succeeded" else None,
+        "evals": {k: v for k, v in metrics.evals.items() if status == "succeeded" and "loading_time" not in k},
+        "train_seconds": round(seconds, 2),
+        "tokens_per_second": round(len(losses) * plan.batch_size * plan.seq_len / max(seconds, 1e-9), 1),
+    }
+    content = digest(canonical_json([[loss.hex() for loss in losses], summary["evals"], status]))
+    return summary, content
+
+
+def _keep_last_checkpoint(writer: Writer, step: int | None) -> None:
+    """Drop what only a resume would have needed."""
+    folder = writer.path("checkpoints")
+    for entry in writer.fs.ls(folder, detail=True) if writer.fs.exists(folder) else []:
+        if entry["type"] == "directory" and entry["name"].rsplit("/", 1)[-1] != f"step-{step}":
+            writer.fs.rm(entry["name"], recursive=True)

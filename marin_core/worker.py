@@ -1,0 +1,113 @@
+"""The one entry point that a job runs: read a plan from the store, build its artifact, commit it.
+
+    python -m marin_core.worker --store ROOT --plan PATH      one plan, then exit
+    python -m marin_core.worker --store ROOT --serve          a request per line on standard input, until it closes
+
+Events go to standard output as JSON lines; everything that libraries print goes to standard error.
+"""
+
+import dataclasses
+import json
+import os
+import queue
+import sys
+import threading
+import traceback
+from pathlib import Path
+from typing import IO, Any
+
+import click
+
+from marin_core.build import BuildOptions, build
+from marin_core.errors import MarinError
+from marin_core.store import ArtifactSpec, Store
+
+
+@click.command()
+@click.option("--store", "root", required=True, help="Root of the store: a path or URL.")
+@click.option("--plan", help="Path of one plan in the store.")
+@click.option("--serve", is_flag=True, help="Take requests from standard input.")
+@click.option("--scratch", default=".", help="Folder for what need not outlive the job.")
+def main(root: str, plan: str | None, serve: bool, scratch: str) -> None:
+    if serve == (plan is not None):
+        raise click.UsageError("give either --plan or --serve")
+    events = _private_stdout()
+    if serve:
+        _serve(Worker(Store(root), events))
+    else:
+        assert plan is not None
+        sys.exit(0 if Worker(Store(root), events).run(plan, BuildOptions(Path(scratch))) else 1)
+
+
+class Worker:
+    """Builds plans of one store and tells events."""
+
+    def __init__(self, store: Store, events: IO[str]):
+        self._store, self._events = store, events
+
+    def run(self, plan: str, options: BuildOptions) -> bool:
+        """True if the plan's artifact is committed afterwards."""
+        try:
+            spec = self._store.load_plan(plan)
+            self._quiet_libraries(spec)
+            build(spec, self._store, options, self._log, self._report)
+        except MarinError as error:
+            self._tell({"event": "failed", "error": str(error)})
+            return False
+        except Exception as error:
+            traceback.print_exc()
+            cause = str(error).strip().splitlines()
+            self._tell({"event": "failed", "error": f"{type(error).__name__}: {cause[0] if cause else ''}"})
+            return False
+        self._tell({"event": "done"})
+        return True
+
+    def _log(self, message: str) -> None:
+        print(message, file=sys.stderr, flush=True)
+        self._tell({"event": "log", "message": message})
+
+    def _report(self, progress: Any) -> None:
+        self._tell({"event": "progress", "progress": dataclasses.asdict(progress)})
+
+    def _tell(self, event: dict[str, Any]) -> None:
+        self._events.write(json.dumps(event) + "\n")
+        self._events.flush()
+
+    def _quiet_libraries(self, spec: ArtifactSpec) -> None:
+        import logging
+
+        # Levanter compares a cache's metadata, the tokenizer's path in it, by text; we compare fingerprints.
+        logging.getLogger("levanter.store.cache").setLevel(logging.ERROR)
+        # Each run adds its own log file; in a worker of many runs the earlier ones must go.
+        root = logging.getLogger()
+        for handler in [h for h in root.handlers if isinstance(h, logging.FileHandler)]:
+            root.removeHandler(handler)
+            handler.close()
+        print(f"--- {spec.label} {spec.fingerprint}", file=sys.stderr, flush=True)
+
+
+def _serve(worker: Worker) -> None:
+    requests: queue.Queue[dict[str, Any]] = queue.Queue()
+    threading.Thread(target=_read_requests, args=(requests,), daemon=True).start()
+    while True:
+        request = requests.get()
+        options = {**request["options"], "scratch": Path(request["options"]["scratch"])}
+        worker.run(request["plan"], BuildOptions(**options))
+
+
+def _read_requests(requests: "queue.Queue[dict[str, Any]]") -> None:
+    for line in sys.stdin:
+        requests.put(json.loads(line))
+    # The parent closed the pipe or is gone. Nothing that is not committed counts, so there is nothing to tidy.
+    os._exit(0)
+
+
+def _private_stdout() -> IO[str]:
+    """The real standard output for events; what anybody prints from now on goes to standard error."""
+    events = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    return events
+
+
+if __name__ == "__main__":
+    main()
