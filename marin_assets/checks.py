@@ -18,7 +18,7 @@ def minima_are_inside_the_grid(asset: str) -> dg.AssetCheckSpec:
     return dg.AssetCheckSpec(
         "minima_are_inside_the_grid",
         asset=asset_key(asset),
-        description="Every budget has a convex curve with its minimum among its runs; the others are left out of the laws.",
+        description="Every budget has a convex curve with its minimum among its runs; others stay out of the laws.",
     )
 
 
@@ -50,6 +50,4 @@ def _summary(lab: Lab, spec: ArtifactSpec) -> dict[str, Any]:
 
 
 def _warning(name: str, passed: bool, metadata: dict[str, Any]) -> dg.AssetCheckResult:
-    return dg.AssetCheckResult(
-        check_name=name, passed=passed, severity=dg.AssetCheckSeverity.WARN, metadata=metadata
-    )
+    return dg.AssetCheckResult(check_name=name, passed=passed, severity=dg.AssetCheckSeverity.WARN, metadata=metadata)

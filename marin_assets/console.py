@@ -1,10 +1,15 @@
-"""What a run prints in the terminal: messages, one line each. Dagster's own event trail is in the UI."""
+"""What a run prints in the terminal: one line per message, above the live progress. The full trail is in the UI."""
 
 import logging
-import sys
+import os
+from typing import Any
 
-import dagster as dg
-from dagster._core.events import DagsterEventType
+import dagster._loggers
+from dagster._core.events import DagsterEvent, DagsterEventType
+from rich.console import Console
+
+# Dagster sends file descriptor 2 to a file while a step runs. This duplicate stays with the person.
+console = Console(file=os.fdopen(os.dup(2), "w"), highlight=False, soft_wrap=True)
 
 _SHOWN_EVENTS = {
     DagsterEventType.STEP_START,
@@ -15,43 +20,42 @@ _SHOWN_EVENTS = {
 }
 
 
-class _OneLine(logging.Formatter):
-    def format(self, record: logging.LogRecord) -> str:
-        meta = getattr(record, "dagster_meta", None) or {}
-        event = meta.get("dagster_event")
-        step = meta.get("step_key") or ""
-        text = meta.get("orig_message") or record.getMessage()
-        if event is not None:
-            text = _event_text(event) or text
-        time = self.formatTime(record, "%H:%M:%S")
-        level = "" if record.levelno < logging.WARNING else f"{record.levelname}: "
-        return f"{time} {step + ': ' if step else ''}{level}{text}"
+def install() -> None:
+    """Make `ConsoleHandler` what Dagster builds for a run that configures no loggers."""
+    dagster._loggers.create_console_logger = _console_logger  # type: ignore[attr-defined]
 
 
-def _event_text(event: dg.DagsterEvent) -> str | None:
-    if event.event_type is DagsterEventType.STEP_FAILURE:
-        error = event.step_failure_data.error
-        failure = event.step_failure_data.user_failure_data
-        if failure and failure.description:
-            return failure.description
-        return error.to_string() if error else None
-    return event.message
-
-
-class _OnlyShown(logging.Filter):
-    def filter(self, record: logging.LogRecord) -> bool:
-        meta = getattr(record, "dagster_meta", None) or {}
-        event = meta.get("dagster_event")
-        if event is None:
-            return record.levelno >= logging.INFO
-        return event.event_type in _SHOWN_EVENTS
-
-
-@dg.logger(description="One line per message, in the terminal.")
-def console_logger(init_context: dg.InitLoggerContext) -> logging.Logger:
-    logger = logging.Logger("marin", level=logging.DEBUG)
-    handler = logging.StreamHandler(sys.stderr)
-    handler.addFilter(_OnlyShown())
-    handler.setFormatter(_OneLine())
-    logger.addHandler(handler)
+def _console_logger(name: str, level: int | str) -> logging.Logger:
+    logger = logging.Logger(name, logging.DEBUG)
+    logger.addHandler(ConsoleHandler())
     return logger
+
+
+class ConsoleHandler(logging.Handler):
+    """Prints log messages, and of Dagster's own events those that tell a person something."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        meta: dict[str, Any] = getattr(record, "dagster_meta", None) or {}
+        event: DagsterEvent | None = meta.get("dagster_event")
+        if event is None:
+            text, shown = meta.get("orig_message") or record.getMessage(), record.levelno >= logging.INFO
+        else:
+            text, shown = _event_text(event), event.event_type in _SHOWN_EVENTS
+        if shown:
+            time = logging.Formatter().formatTime(record, "%H:%M:%S")
+            step = f"{meta['step_key'].replace('__', '/')}: " if meta.get("step_key") else ""
+            style = (
+                "red" if record.levelno >= logging.ERROR else "yellow" if record.levelno >= logging.WARNING else None
+            )
+            console.print(f"{time} {step}{text}", style=style, markup=False)
+
+
+def _event_text(event: DagsterEvent) -> str:
+    if event.event_type is DagsterEventType.STEP_START:
+        return "started"
+    if event.event_type is DagsterEventType.STEP_FAILURE:
+        failure = event.step_failure_data
+        if failure.user_failure_data and failure.user_failure_data.description:
+            return failure.user_failure_data.description
+        return failure.error.to_string() if failure.error else "failed"
+    return event.message or event.event_type_value

@@ -19,11 +19,11 @@ def build_definitions(profile: Profile | None = None, *, lab: LabResource | None
         resources={"lab": lab or LabResource()},
         # Steps only ask for artifacts and wait; a process per step would cost 60 times as much and bring nothing.
         executor=dg.in_process_executor,
-        loggers={"console": console.console_logger},
     )
 
 
 selection.install()
+console.install()
 try:
     defs = build_definitions()
 except MarinError as error:

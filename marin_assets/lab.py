@@ -78,9 +78,7 @@ class Lab:
     def result(self, record: ArtifactRecord, reused: bool) -> dg.MaterializeResult:
         return dg.MaterializeResult(metadata=self._metadata(record, reused), data_version=data_version(record))
 
-    def report_cell(
-        self, context: dg.AssetExecutionContext, key: str, record: ArtifactRecord, reused: bool
-    ) -> None:
+    def report_cell(self, context: dg.AssetExecutionContext, key: str, record: ArtifactRecord, reused: bool) -> None:
         """A cell's run as a materialization of its partition."""
         context.log_event(
             dg.AssetMaterialization(
@@ -97,9 +95,7 @@ class Lab:
         images = image_metadata(Artifact(record, url, self.store.fs), figures) if figures else {}
         return artifact_metadata(record, url, reused=reused) | images
 
-    def _run_jobs(
-        self, context: dg.AssetExecutionContext, specs: Sequence[ArtifactSpec], pool: str
-    ) -> dict[str, str]:
+    def _run_jobs(self, context: dg.AssetExecutionContext, specs: Sequence[ArtifactSpec], pool: str) -> dict[str, str]:
         """Run jobs to their end; returns label -> reason of those that failed."""
         # The longest first, so that none is left running alone at the end.
         ordered = sorted(specs, key=lambda spec: -float(spec.config.get("plan", {}).get("flops", 0)))

@@ -9,7 +9,6 @@ import dagster as dg
 from marin_core.store import Artifact, ArtifactRecord
 
 
-
 def artifact_metadata(record: ArtifactRecord, url: str, *, reused: bool) -> dict[str, dg.MetadataValue]:
     """Identity, place, whether it was built or reused, provenance, and the numbers of the record's summary."""
     provenance = record.provenance

@@ -4,16 +4,15 @@ Dagster keeps every event for ever, so only what a reader wants later goes there
 was retried. Steps go to the terminal.
 """
 
-import sys
 import time
 from collections.abc import Sequence
 from types import TracebackType
 from typing import Self
 
 import dagster as dg
-from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
+from marin_assets.console import console
 from marin_core.jobs import JobHandle, JobSpec, JobState, JobStatus
 
 _LINE_EVERY_SECONDS = 15.0
@@ -30,7 +29,6 @@ class JobProgress:
         self._messages: dict[str, int] = {}
         self._started = time.monotonic()
         self._last_line = self._started
-        console = Console(stderr=True)
         self._live = Progress(
             TextColumn("{task.description}"),
             BarColumn(bar_width=24),
@@ -91,7 +89,7 @@ class JobProgress:
         self._live.update(self._rows[name], completed=now["step"], text=text)
         if self._live.disable and time.monotonic() - self._last_line > _LINE_EVERY_SECONDS:
             self._last_line = time.monotonic()
-            print(f"{counts}  {name}: {text}", file=sys.stderr, flush=True)
+            console.print(f"{counts}  {name}: {text}", markup=False)
 
     def _share_done(self) -> float:
         flops = {job.artifact.label: float(job.artifact.config["plan"]["flops"]) for job in self._jobs}

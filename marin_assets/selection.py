@@ -14,8 +14,9 @@ from typing import Any
 
 import click
 import dagster as dg
-from dagster._core.definitions.asset_selection import AssetSelection
+from dagster._core.definitions.asset_selection import AssetSelection, DagsterInvalidAssetSelectionError
 from dagster._core.definitions.assets.graph.base_asset_graph import BaseAssetGraph
+from dagster._core.errors import DagsterInvalidSubsetError
 
 from marin_assets.keys import artifact_name, asset_key
 from marin_core.errors import MarinError
@@ -38,7 +39,12 @@ def install() -> None:
         return PrefixSelection(match.group(1)) if match else dagster_from_string(string, include_sources)
 
     def from_coercible(selection: Any) -> AssetSelection:
-        read = dagster_from_coercible(selection)
+        try:
+            read = dagster_from_coercible(selection)
+        except DagsterInvalidAssetSelectionError as error:
+            raise click.UsageError(
+                f"{error}; a selection is for instance delphi/*, delphi/verdict or +delphi/verdict"
+            ) from None
         texts = [selection] if isinstance(selection, str) else selection
         if isinstance(texts, Sequence) and texts and all(isinstance(text, str) for text in texts):
             return NonEmptySelection(",".join(texts), read)
@@ -80,9 +86,12 @@ class NonEmptySelection(AssetSelection):
     selection: AssetSelection
 
     def resolve_inner(self, asset_graph: BaseAssetGraph, allow_missing: bool) -> AbstractSet[dg.AssetKey]:
-        keys = self.selection.resolve_inner(asset_graph, allow_missing)
+        try:
+            keys = self.selection.resolve_inner(asset_graph, allow_missing)
+        except DagsterInvalidSubsetError:  # a key that does not exist
+            keys = set()
         if not keys:
-            groups = sorted({asset_graph.get(key).group_name for key in asset_graph.executable_asset_keys})
+            groups = sorted({str(asset_graph.get(key).group_name) for key in asset_graph.executable_asset_keys})
             raise click.UsageError(
                 f"the selection {self.text!r} matches no asset, nothing was run; select from the groups "
                 f"{', '.join(f'{name}/*' for name in groups)}"

@@ -59,19 +59,19 @@ def build(
     from marin_core.tasks import TASKS
 
     task = TASKS[spec.task]
-    with store.writer(spec, resumable=task.resumable, on_wait=_once(log, spec)) as writer:
-        if writer.committed:
-            return writer.committed
-        try:
+    try:
+        with store.writer(spec, resumable=task.resumable, on_wait=_once(log, spec)) as writer:
+            if writer.committed:
+                return writer.committed
             outcome = task.load()(Build(spec, store, writer, options, log, report))
             return writer.commit(
                 outcome.summary, content=outcome.content, dagster_run=options.dagster_run, retries=options.retries
             )
-        except OSError as error:
-            message = disk_full_message(error, writer.url)
-            if message:
-                raise MarinError(f"{spec.label}: {message}") from None
-            raise
+    except OSError as error:
+        message = disk_full_message(error, store.url(spec))
+        if message:
+            raise MarinError(f"{spec.label}: {message}") from None
+        raise
 
 
 def _once(log: Callable[[str], None], spec: ArtifactSpec) -> Callable[[str], None]:

@@ -8,11 +8,24 @@ module's name before it reads a `.env` file. What the user exported always wins.
 import os
 import shutil
 import sys
+import warnings
 from pathlib import Path
 
 CODE_LOCATION = "marin_assets.definitions"
 # Options that tell a `dagster` command which code to load; then the default must stay out of its way.
-_TARGET_OPTIONS = ("-m", "-f", "-w", "-p", "-d", "-a", "--module-name", "--python-file", "--workspace", "--package-name", "--grpc-port")
+_TARGET_OPTIONS = (
+    "-m",
+    "-f",
+    "-w",
+    "-p",
+    "-d",
+    "-a",
+    "--module-name",
+    "--python-file",
+    "--workspace",
+    "--package-name",
+    "--grpc-port",
+)
 
 
 def repository() -> Path:
@@ -47,6 +60,8 @@ def set_dagster_defaults() -> None:
         return
     if Path.cwd() != repository():
         return
+    # The command that the README teaches is not deprecated, only followed by another.
+    warnings.filterwarnings("ignore", message=".*superseded and its usage is discouraged")
     if "DAGSTER_HOME" not in os.environ:
         home = dagster_home()
         home.mkdir(parents=True, exist_ok=True)

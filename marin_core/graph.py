@@ -34,9 +34,7 @@ def heldout_run(heldout: ArtifactSpec, store: Store) -> ArtifactSpec:
     chosen = store.artifact(heldout.inputs["forecast"]).read_json("forecast.json")["run"]
     recipe = ScalingRecipe.from_json(heldout.config["recipe"])
     candidate = recipe.candidate(chosen["flops"], chosen["hidden_dim"])
-    plan = TrainPlan.of(
-        recipe, candidate, eval_sequences=heldout.config["eval_sequences"], seed=heldout.config["seed"]
-    )
+    plan = TrainPlan.of(recipe, candidate, eval_sequences=heldout.config["eval_sequences"], seed=heldout.config["seed"])
     return train_spec(plan, candidate.key, heldout.inputs["mixture"])
 
 
@@ -60,7 +58,8 @@ class LabGraph:
     @cached_property
     def curated(self) -> dict[str, ArtifactSpec]:
         return {
-            name: artifact(f"curated/{name}", "curate", {"source": name}, {"raw": raw}) for name, raw in self.raw.items()
+            name: artifact(f"curated/{name}", "curate", {"source": name}, {"raw": raw})
+            for name, raw in self.raw.items()
         }
 
     @cached_property
@@ -127,8 +126,7 @@ class LabGraph:
     @cached_property
     def forecast(self) -> ArtifactSpec:
         config = {"heldout_budget": self.scale.heldout_budget, "recipe": self.scale.recipe.to_json()}
-        inputs = {"suite": self.suite, "isoflop": self.isoflop, "scaling_law": self.scaling_law}
-        return artifact("delphi/forecast", "forecast", config, inputs)
+        return artifact("delphi/forecast", "forecast", config, {"scaling_law": self.scaling_law})
 
     @cached_property
     def heldout(self) -> ArtifactSpec:
@@ -137,7 +135,9 @@ class LabGraph:
             "eval_sequences": self.scale.eval_sequences,
             "seed": self.scale.seed,
         }
-        return artifact("delphi/heldout", "collect_heldout", config, {"forecast": self.forecast, "mixture": self.mixture})
+        return artifact(
+            "delphi/heldout", "collect_heldout", config, {"forecast": self.forecast, "mixture": self.mixture}
+        )
 
     def heldout_run(self, store: Store) -> ArtifactSpec:
         """The held-out training run; which model it is stands in the committed forecast.
@@ -175,4 +175,3 @@ class LabGraph:
         yield self.mixture
         yield from (self.recipe, self.suite, self.isoflop, self.scaling_law, self.forecast, self.heldout)
         yield from (self.verdict, self.figures, self.dataset)
-

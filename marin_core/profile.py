@@ -77,23 +77,34 @@ def load_profile(name: str | None = None) -> Profile:
     path = Path(name) if name.endswith(".toml") else _PROFILES / f"{name}.toml"
     if not path.is_file():
         known = ", ".join(sorted(p.stem for p in _PROFILES.glob("*.toml")))
-        raise MarinError(f"unknown profile {name!r}; set MARIN_PROFILE to one of {known}, or to the path of a .toml file")
+        raise MarinError(
+            f"unknown profile {name!r}; set MARIN_PROFILE to one of {known}, or to the path of a .toml file"
+        )
     try:
         data = tomllib.loads(path.read_text())
+        if unknown := sorted(data.keys() - {"scale", "place"}):
+            raise ValueError(f"unknown section {unknown[0]!r}; there are scale and place")
         return Profile(path.stem, _scale(data["scale"]), _place(data["place"]))
-    except (tomllib.TOMLDecodeError, KeyError, TypeError, ValueError) as error:
+    except (tomllib.TOMLDecodeError, KeyError, TypeError, ValueError, AttributeError) as error:
         cause = f"missing {error}" if isinstance(error, KeyError) else str(error)
         raise MarinError(f"profile {path}: {cause}") from None
 
 
 def _scale(data: dict[str, Any]) -> Scale:
+    if not data["fit_budgets"]:
+        raise ValueError("fit_budgets is empty; give at least one budget in FLOPs")
+    sources = tuple(_source(name, overrides) for name, overrides in data["sources"].items())
+    if undeclared := sorted(data["mixture"]["weights"].keys() - data["sources"].keys()):
+        raise ValueError(
+            f"the mixture weighs the undeclared source {undeclared[0]!r}; declared are {', '.join(data['sources'])}"
+        )
     return Scale(
         **{
             **data,
             "recipe": _recipe(data["recipe"]),
             "fit_budgets": tuple(float(c) for c in data["fit_budgets"]),
             "heldout_budget": float(data["heldout_budget"]),
-            "sources": tuple(_source(name, overrides) for name, overrides in data["sources"].items()),
+            "sources": sources,
             "tokenizer": TokenizerConfig(**data["tokenizer"]),
             "mixture": MixtureConfig(**data["mixture"]),
         }

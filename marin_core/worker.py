@@ -28,7 +28,9 @@ from marin_core.store import ArtifactSpec, Store
 @click.option("--plan", help="Path of one plan in the store.")
 @click.option("--serve", is_flag=True, help="Take requests from standard input.")
 @click.option("--scratch", default=".", help="Folder for what need not outlive the job.")
-def main(root: str, plan: str | None, serve: bool, scratch: str) -> None:
+@click.option("--checkpoint-every-seconds", type=float)
+@click.option("--checkpoint-every-steps", type=int)
+def main(root: str, plan: str | None, serve: bool, scratch: str, **checkpointing: Any) -> None:
     if serve == (plan is not None):
         raise click.UsageError("give either --plan or --serve")
     events = _private_stdout()
@@ -36,7 +38,7 @@ def main(root: str, plan: str | None, serve: bool, scratch: str) -> None:
         _serve(Worker(Store(root), events))
     else:
         assert plan is not None
-        sys.exit(0 if Worker(Store(root), events).run(plan, BuildOptions(Path(scratch))) else 1)
+        sys.exit(0 if Worker(Store(root), events).run(plan, BuildOptions(Path(scratch), **checkpointing)) else 1)
 
 
 class Worker:

@@ -46,7 +46,7 @@ def _source_assets(graph: LabGraph, source: str) -> list[dg.AssetsDefinition]:
         artifact_asset(
             graph.tokenized[source],
             of("tokenized"),
-            f"Documents of `{source}` as token shards in Levanter's cache format; train and validation documents are disjoint.",
+            f"Documents of `{source}` as token shards in Levanter's cache format; train and validation are disjoint.",
             kinds={"tokens"},
         ),
     ]

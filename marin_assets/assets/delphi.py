@@ -35,7 +35,7 @@ def assets(graph: LabGraph) -> list[dg.AssetsDefinition]:
         artifact_asset(
             graph.isoflop,
             lambda g: g.isoflop,
-            "Per budget, a robust parabola of loss in log tokens and its minimum; budgets without a usable one are flagged.",
+            "Per budget, a robust parabola of loss in log tokens; budgets without a usable minimum are flagged.",
             kinds={"report"},
             deps=[suite, CHECKPOINTS],
             check_specs=[checks.minima_are_inside_the_grid(graph.isoflop.name)],
@@ -50,13 +50,13 @@ def assets(graph: LabGraph) -> list[dg.AssetsDefinition]:
         artifact_asset(
             graph.forecast,
             lambda g: g.forecast,
-            "Loss that the law predicts for the held-out budget, with interval and time stamp, registered before the run.",
+            "Loss predicted for the held-out budget, with interval and time stamp, registered before the run.",
             kinds={"report"},
         ),
         artifact_asset(
             graph.heldout,
             lambda g: g.heldout,
-            "The held-out run: the model that the token law chooses for the held-out budget, trained after the forecast.",
+            "The model that the token law chooses for the held-out budget, trained after the forecast.",
             kinds={"jax", "eval"},
             prepare=train_heldout,
         ),

@@ -26,7 +26,7 @@ def write_raw(source: InstalledSource, writer: Writer, log: Callable[[str], None
     if not documents:
         raise MarinError(
             f"source {source.name!r} has no documents: none of {', '.join(source.packages)} has text of kind "
-            f"{source.kind!r}; change the source's packages"
+            f"{source.kind!r} within {source.max_bytes:,} bytes; change the source's packages or max_bytes"
         )
     frame = pl.DataFrame(documents)
     with writer.open("documents.parquet") as file:
@@ -71,7 +71,7 @@ def curate(source: str, raw: Artifact, writer: Writer, log: Callable[[str], None
 
 def normalized_text(text: pl.Expr) -> pl.Expr:
     """Line ends unified, outer whitespace stripped, every whitespace run cut to its first 128 characters."""
-    unified = text.str.replace_all("\r\n", "\n", literal=True).str.strip_chars()
+    unified = text.str.replace_all(r"\r+\n", "\n").str.strip_chars()
     return unified.str.replace_all(rf"(\s{{{MAX_WHITESPACE_RUN}}})\s+", "$1")
 
 
@@ -79,17 +79,9 @@ def read_documents(artifact: Artifact) -> pl.DataFrame:
     """`documents.parquet` of an artifact.
 
     Raises:
-        MarinError: the file is missing or damaged.
+        StoreError: the file is missing or damaged.
     """
-    try:
-        with artifact.open("documents.parquet") as file:
-            return pl.read_parquet(file)
-    except (pl.exceptions.PolarsError, OSError) as error:
-        cause = str(error).splitlines()[0]
-        raise MarinError(
-            f"{artifact.path('documents.parquet')} cannot be read ({cause}); delete the folder {artifact.url} and "
-            f"materialize {artifact.record.name} again"
-        ) from None
+    return pl.read_parquet(artifact.read("documents.parquet"))
 
 
 def _bytes(frame: pl.DataFrame) -> int:

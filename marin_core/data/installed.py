@@ -16,7 +16,18 @@ import xxhash
 from marin_core.data.sources import STANDARD_LIBRARY, InstalledSource, installed_version
 
 # Tests, vendored copies and tables are not written by people for people.
-_SKIPPED_FOLDERS = {"__pycache__", "test", "tests", "_vendor", "vendor", "site-packages", "idlelib", "lib2to3", "encodings", "pydoc_data"}
+_SKIPPED_FOLDERS = {
+    "__pycache__",
+    "test",
+    "tests",
+    "_vendor",
+    "vendor",
+    "site-packages",
+    "idlelib",
+    "lib2to3",
+    "encodings",
+    "pydoc_data",
+}
 _MAX_FILE_BYTES = 200_000
 _MIN_DOCSTRING_CHARS = 200
 _MATHEMATICS = re.compile(r":math:`|\.\. math::|\\(?:frac|sum|int|alpha|sqrt|mathbb|partial)\b|\$[^$\n]+\$")
@@ -55,7 +66,7 @@ def read_installed(source: InstalledSource) -> Iterator[Document]:
 
 def _texts(kind: str, package: str) -> Iterator[tuple[str, str]]:
     if kind == "prose" and package != STANDARD_LIBRARY:
-        readme = importlib.metadata.metadata(package).get_payload()
+        readme = importlib.metadata.metadata(package).json.get("description", "")
         if isinstance(readme, str) and readme.strip():
             yield "METADATA", readme
     for path, file in _python_files(package):
@@ -67,6 +78,8 @@ def _texts(kind: str, package: str) -> Iterator[tuple[str, str]]:
             yield path, text
         else:
             wants_mathematics = kind == "math"
+            if wants_mathematics and not _MATHEMATICS.search(text):
+                continue  # spares parsing most files
             for name, docstring in _docstrings(text):
                 if bool(_MATHEMATICS.search(docstring)) == wants_mathematics:
                     yield f"{path}:{name}", docstring
@@ -80,6 +93,8 @@ def _python_files(package: str) -> list[tuple[str, Path]]:
         files = importlib.metadata.files(package) or []
         found = [(str(f), Path(str(f.locate()))) for f in files if f.suffix == ".py" and ".." not in f.parts]
     kept = [(name, p) for name, p in found if not _SKIPPED_FOLDERS.intersection(Path(name).parts[:-1])]
+    # Written by each build of Python about its own machine.
+    kept = [(name, p) for name, p in kept if not p.name.startswith("_sysconfigdata")]
     kept = [(name, p) for name, p in kept if p.is_file() and p.stat().st_size <= _MAX_FILE_BYTES]
     return sorted(kept, key=lambda item: (xxhash.xxh3_64_intdigest(item[0].encode()), item[0]))
 

@@ -24,7 +24,7 @@ def block_counts(weights: Mapping[str, float], block_size: int) -> dict[str, int
             f"mixture: {', '.join(dropped)} would get no sequence in a block of {block_size}; "
             f"raise the weight or the block size"
         )
-    counts[max(weights, key=lambda name: (weights[name], name))] += block_size - sum(counts.values())
+    counts[max(sorted(counts), key=counts.__getitem__)] += block_size - sum(counts.values())
     return counts
 
 

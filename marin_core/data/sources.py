@@ -69,7 +69,18 @@ SOURCES: dict[str, InstalledSource] = {
         InstalledSource(
             name="prose",
             kind="prose",
-            packages=("equinox", "jax", "matplotlib", "numpy", "optax", "pandas", "polars", "pyarrow", "scipy", "transformers"),
+            packages=(
+                "equinox",
+                "jax",
+                "matplotlib",
+                "numpy",
+                "optax",
+                "pandas",
+                "polars",
+                "pyarrow",
+                "scipy",
+                "transformers",
+            ),
             max_bytes=10_000_000,
         ),
         InstalledSource(

@@ -43,10 +43,11 @@ def train_tokenizer(
     log(f"tokenizer: training a byte-level BPE with {vocab_size:,} entries")
     texts = [text for source in sorted(curated) for text in _sample(curated[source], sample_bytes)]
     tokenizer.train_from_iterator(texts, trainer)
-    if tokenizer.get_vocab_size() != vocab_size:
+    entries = tokenizer.get_vocab_size()
+    if entries != vocab_size:
+        remedy = "raise sample_bytes or lower" if entries < vocab_size else "raise"
         raise MarinError(
-            f"tokenizer: the sample gives {tokenizer.get_vocab_size()} entries, not {vocab_size}; "
-            f"raise sample_bytes or lower vocab_size in the profile"
+            f"tokenizer: the sample gives {entries} entries, not {vocab_size}; {remedy} vocab_size in the profile"
         )
     with writer.open("tokenizer.json") as file:
         file.write(tokenizer.to_str().encode())

@@ -18,13 +18,15 @@ from marin_core.jobs.process import WorkerDied, WorkerProcess
 from marin_core.jobs.spec import JobSpec, JobState, JobStatus
 from marin_core.store import Store
 
+_WORKER_BYTES = 2 * 2**30
+
 
 class LocalLauncher:
-    """Runs at most as many threads as there are cores, and as many workers as fit in memory."""
+    """Runs at most as many threads as there are cores, and no more workers than memory holds."""
 
     def __init__(self, store: Store, state_folder: Path, options: BuildOptions, cores: int | None = None):
         self._store, self._state, self._options = store, state_folder, options
-        self._cores = cores or len(os.sched_getaffinity(0))
+        self._cores = cores or usable_cores()
         self._executor = ThreadPoolExecutor(max_workers=self._cores, thread_name_prefix="job")
         self._free = threading.Condition()
         self._threads_in_use = 0
@@ -54,33 +56,37 @@ class LocalLauncher:
 
     def _run(self, handle: "LocalJob", threads: int) -> None:
         plan = self._store.save_plan(handle.job.artifact)
-        retries = 0
-        while True:
+        for attempt in range(handle.job.max_failures + 1):
             worker = self._borrow(threads)
-            if worker is None or not handle.attach(worker):
-                self._give_back(worker, threads)
-                handle.set(JobState.CANCELLED, "cancelled")
+            if worker is None:
+                handle.set(JobState.CANCELLED, "the launcher was closed")
                 return
             try:
-                handle.set(JobState.STARTING)
-                result = worker.run(plan, replace(self._options, retries=retries), handle.hear)
+                self._attempt(handle, worker, plan, attempt)
+            finally:
                 handle.detach()
                 self._give_back(worker, threads)
-                handle.set(JobState.SUCCEEDED if result is None else JobState.FAILED, result or "")
+            if handle.status().state.is_final:
                 return
-            except WorkerDied as death:
-                handle.detach()
-                self._give_back(None, threads)
-                if handle.cancelled:
-                    handle.set(JobState.CANCELLED, "cancelled")
-                    return
-                retries += 1
-                if retries > handle.job.max_failures:
-                    handle.set(JobState.FAILED, f"{death} {retries} times; its log is {worker.log}")
-                    return
-                handle.set(JobState.RETRYING, f"{death}; starting it again, attempt {retries + 1}", retries)
+
+    def _attempt(self, handle: "LocalJob", worker: WorkerProcess, plan: str, attempt: int) -> None:
+        if not handle.attach(worker):
+            handle.set(JobState.CANCELLED, "cancelled")
+            return
+        handle.set(JobState.STARTING, retries=attempt)
+        try:
+            error = worker.run(plan, replace(self._options, retries=attempt), handle.hear)
+            handle.set(JobState.FAILED if error else JobState.SUCCEEDED, error or "")
+        except WorkerDied as death:
+            if handle.cancelled:
+                handle.set(JobState.CANCELLED, "cancelled")
+            elif attempt < handle.job.max_failures:
+                handle.set(JobState.RETRYING, f"{death}; starting it again", attempt + 1)
+            else:
+                handle.set(JobState.FAILED, f"{death}, {attempt + 1} times; its log is {worker.log}")
 
     def _borrow(self, threads: int) -> WorkerProcess | None:
+        """A worker of that many threads, idle or new; None once the launcher is closed."""
         with self._free:
             # A job that wants more threads than there are cores runs alone.
             self._free.wait_for(lambda: self._closed or self._threads_in_use + threads <= max(self._cores, threads))
@@ -99,14 +105,15 @@ class LocalLauncher:
             worker.close()
         return WorkerProcess(self._store.root, self._state, threads, number)
 
-    def _give_back(self, worker: WorkerProcess | None, threads: int) -> None:
+    def _give_back(self, worker: WorkerProcess, threads: int) -> None:
         with self._free:
-            self._threads_in_use -= threads if worker is not None or not self._closed else 0
-            if worker is not None and worker.alive and not self._closed:
+            self._threads_in_use -= threads
+            keep = worker.alive and not self._closed
+            if keep:
                 self._idle.append(worker)
-            elif worker is not None:
-                worker.close()
             self._free.notify_all()
+        if not keep:
+            worker.close()
 
 
 class LocalJob:
@@ -125,7 +132,9 @@ class LocalJob:
         return self._job
 
     def status(self) -> JobStatus:
-        failure = self.future.exception() if self.future and self.future.done() and not self.future.cancelled() else None
+        failure = (
+            self.future.exception() if self.future and self.future.done() and not self.future.cancelled() else None
+        )
         if failure is not None and not self._status.state.is_final:
             self.set(JobState.FAILED, f"{type(failure).__name__}: {failure}")
         with self._lock:
@@ -164,6 +173,12 @@ class LocalJob:
                 self._status = replace(self._status, state=JobState.RUNNING, messages=messages)
             elif event["event"] == "progress":
                 self._status = replace(self._status, state=JobState.RUNNING, progress=event["progress"])
+
+
+def usable_cores() -> int:
+    """Cores of this process, or fewer where memory is short: a worker with Levanter loaded takes over a gigabyte."""
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return max(1, min(len(os.sched_getaffinity(0)), memory // _WORKER_BYTES))
 
 
 def pool_threads(pool: str) -> int:

@@ -1,5 +1,6 @@
 """One worker process: starting it, giving it plans, hearing its events, ending it."""
 
+import contextlib
 import dataclasses
 import json
 import os
@@ -69,7 +70,8 @@ class WorkerProcess:
 
     def close(self) -> None:
         assert self._process.stdin
-        self._process.stdin.close()
+        with contextlib.suppress(BrokenPipeError):
+            self._process.stdin.close()
         try:
             self._process.wait(timeout=5)
         except subprocess.TimeoutExpired:

@@ -3,8 +3,14 @@
 Does not choose the model or the batch (`recipe.py`), and does not build an optimizer (`marin_core.training`).
 """
 
+import dataclasses
+import importlib
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
+
+from marin_core.errors import MarinError
 
 
 @dataclass(frozen=True)
@@ -29,7 +35,7 @@ class AdamHParams:
 
 @dataclass(frozen=True)
 class CompletedAdamHParams:
-    """"Complete(d)P"-style transfer rule of the Delphi suite, anchored on one tuned reference run.
+    """ "Complete(d)P"-style transfer rule of the Delphi suite, anchored on one tuned reference run.
 
     With batch B (sequences) and horizon T (tokens), reference values carrying a 0:
 
@@ -58,6 +64,25 @@ class CompletedAdamHParams:
     decay: float = 0.2
     min_lr_ratio: float = 0.0
     z_loss_weight: float = 1e-7
+
+    def to_json(self) -> dict[str, Any]:
+        """The constants, and under `rule` the class that applies them: a fork is another rule."""
+        rule = type(self)
+        return {**dataclasses.asdict(self), "rule": f"{rule.__module__}:{rule.__qualname__}"}
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> "CompletedAdamHParams":
+        """The rule that `to_json` described, of its own class.
+
+        Raises:
+            MarinError: there is no such class any more.
+        """
+        module, _, name = data["rule"].partition(":")
+        try:
+            rule = getattr(importlib.import_module(module), name)
+        except (ImportError, AttributeError):
+            raise MarinError(f"hyperparameter rule {data['rule']!r} cannot be imported; restore the class") from None
+        return rule(**{key: value for key, value in data.items() if key != "rule"})
 
     def at(self, batch_size: int, tokens: float) -> AdamHParams:
         """The settings for a batch of `batch_size` sequences and a horizon of `tokens` training tokens."""

@@ -19,7 +19,7 @@ class RecipeError(MarinError):
 
 def format_budget(flops: float) -> str:
     """The one text form of a budget: `3e18`, `1.8e19`. Parsed back by `float`."""
-    mantissa, exponent = f"{flops:.6e}".split("e")
+    mantissa, exponent = f"{flops:.5e}".split("e")
     return f"{float(mantissa):g}e{int(exponent)}"
 
 
@@ -119,6 +119,7 @@ class ScalingRecipe:
     def to_json(self) -> dict[str, Any]:
         """The constants; limits that are infinite are left out. `from_json` restores the recipe."""
         constants = {k: v for k, v in dataclasses.asdict(self).items() if v != math.inf}
+        constants["hparams"] = self.hparams.to_json()
         constants["batch_overrides"] = {format_budget(c): batch for c, batch in self.batch_overrides.items()}
         return constants
 
@@ -128,7 +129,7 @@ class ScalingRecipe:
         return cls(
             **{
                 **data,
-                "hparams": CompletedAdamHParams(**data["hparams"]),
+                "hparams": CompletedAdamHParams.from_json(data["hparams"]),
                 "token_law": TokenLaw(**law) if law else None,
                 "batch_overrides": {float(c): batch for c, batch in data["batch_overrides"].items()},
             }
@@ -204,7 +205,9 @@ class ScalingRecipe:
         """The same model and horizon at another batch; optimizer settings follow from the integer token count."""
         steps = round(candidate.tokens / (batch_size * self.seq_len))
         tokens = steps * batch_size * self.seq_len
-        return self._build(candidate.flops, candidate.hidden_dim, batch_size, steps, self.hparams.at(batch_size, tokens))
+        return self._build(
+            candidate.flops, candidate.hidden_dim, batch_size, steps, self.hparams.at(batch_size, tokens)
+        )
 
     def _widths(self, flops: float) -> Iterator[int]:
         step = self.width_step if flops <= self.wide_step_above else self.wide_width_step
@@ -226,7 +229,9 @@ class ScalingRecipe:
     def _batch_size(self, tokens: float) -> int:
         """The power of two that reaches the horizon in at most `target_steps`, halved until no rate is at its cap."""
         exact = tokens / (self.target_steps * self.seq_len)
-        batch_size = 2 ** math.ceil(math.log2(exact)) if exact > 1 else 1
+        if exact <= 0.5:
+            return 0  # single sequences would fill less than half of the steps
+        batch_size = 2 ** math.ceil(math.log2(exact))
         while batch_size > self.min_batch_size:
             if self.hparams.within_limits(self.hparams.at(batch_size, tokens)):
                 break

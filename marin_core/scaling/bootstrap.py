@@ -1,9 +1,11 @@
 """Intervals by resampling: how far a forecast moves when runs and budgets are drawn again."""
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import polars as pl
 
 from marin_core.scaling.isoflop import fit_isoflop
 from marin_core.scaling.laws import MIN_BUDGETS, LossLaw, fit_loss_law
@@ -49,6 +51,14 @@ class Bootstrap:
         """Interval for the loss of one run at a budget."""
         return Interval.of([law.loss(flops) + e for law, e in zip(self.laws, self.noise, strict=True)])
 
+    def table(self) -> pl.DataFrame:
+        """One row per resample; `from_table` restores it."""
+        return pl.DataFrame([dataclasses.asdict(law) for law in self.laws]).with_columns(noise=pl.Series(self.noise))
+
+    @classmethod
+    def from_table(cls, table: pl.DataFrame) -> "Bootstrap":
+        return cls(tuple(LossLaw(**row) for row in table.drop("noise").to_dicts()), tuple(table["noise"]))
+
     def irreducible(self) -> Interval:
         return Interval.of([law.irreducible for law in self.laws])
 
@@ -72,7 +82,7 @@ def bootstrap(optima: Mapping[float, float], curves: Sequence[Curve] = (), resam
     pooled = np.concatenate([refit.residuals for refit in refits.values()]) if refits else np.zeros(1)
     laws: list[LossLaw] = []
     while len(laws) < resamples:
-        drawn = generator.choice(known, size=len(known))
+        drawn = [float(c) for c in generator.choice(known, size=len(known))]
         if len(set(drawn)) < MIN_BUDGETS:
             continue
         again = {c: refits[c].optimum(generator) if c in refits else optima[c] for c in known}

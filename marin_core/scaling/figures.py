@@ -54,18 +54,41 @@ def law_figure(
     used = [fit for fit in fits if fit.optimal_loss is not None]
     budgets = [c for c, _ in band]
     axes.fill_between(
-        budgets, [i.low for _, i in band], [i.high for _, i in band], color="#93b5d1", alpha=0.35, linewidth=0, label="95 % interval"
+        budgets,
+        [i.low for _, i in band],
+        [i.high for _, i in band],
+        color="#93b5d1",
+        alpha=0.35,
+        linewidth=0,
+        label="95 % interval",
     )
     formula = f"L = {law.irreducible:.3g} + {law.coefficient:.3g} · C^-{law.exponent:.3g}"
     axes.plot(budgets, [law.loss(c) for c in budgets], color="#2b6a99", linewidth=1.5, label=formula)
-    axes.plot([f.flops for f in used], [f.optimal_loss for f in used], "*", color=_INK, markersize=11, label="IsoFLOP minima")
+    axes.plot(
+        [f.flops for f in used], [f.optimal_loss for f in used], "*", color=_INK, markersize=11, label="IsoFLOP minima"
+    )
     middle = law.loss(heldout_budget)
     error = [[max(0.0, middle - predicted.low)], [max(0.0, predicted.high - middle)]]
     axes.errorbar(
-        [heldout_budget], [middle], yerr=error, fmt="o", markerfacecolor="white", color=_HELDOUT, capsize=5, label="forecast"
+        [heldout_budget],
+        [middle],
+        yerr=error,
+        fmt="o",
+        markerfacecolor="white",
+        color=_HELDOUT,
+        capsize=5,
+        label="forecast",
     )
     if actual is not None:
-        axes.plot([heldout_budget], [actual], "X", color=_HELDOUT, markersize=10, markeredgecolor="white", label="held-out run")
+        axes.plot(
+            [heldout_budget],
+            [actual],
+            "X",
+            color=_HELDOUT,
+            markersize=10,
+            markeredgecolor="white",
+            label="held-out run",
+        )
     axes.set_xscale("log")
     axes.set_title("Scaling law and the run it had not seen", loc="left", color=_INK)
     axes.legend(frameon=False, fontsize=8)

@@ -5,11 +5,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.optimize import least_squares
+
+from marin_core.scaling.errors import ScalingError
 
 MIN_RUNS = 4
 # Residuals well above this (nats per token) are outliers; a larger scale would make the loss plain least squares.
 _OUTLIER_SCALE = 0.01
+_REWEIGHTINGS = 30
 
 
 @dataclass(frozen=True)
@@ -46,8 +48,12 @@ class IsoFlop:
 def fit_isoflop(flops: float, tokens: Sequence[float], params: Sequence[float], losses: Sequence[float]) -> IsoFlop:
     """Fit the curve of one budget from its finished runs (`losses` in nats per token, same order as `tokens`).
 
-    A robust (Huber) fit. The budget is flagged when it has fewer than 4 runs, when the parabola is not convex, or
-    when its minimum is not inside the grid.
+    A Huber fit: an outlier inside the grid hardly moves the minimum; one at an end has the leverage to. The budget is
+    flagged when it has fewer than 4 runs or 3 token counts, when the parabola is not convex, or when its minimum is
+    not inside the grid.
+
+    Raises:
+        ScalingError: a loss is not finite.
     """
     x = np.log10(np.asarray(tokens, dtype=np.float64))
     y = np.asarray(losses, dtype=np.float64)
@@ -63,8 +69,12 @@ def fit_isoflop(flops: float, tokens: Sequence[float], params: Sequence[float], 
         best = c0 - c1 * c1 / (4 * c2)
         return IsoFlop(flops, center, coefficients, float(10**at), float(10**log_params), float(best), len(x), None)
 
+    if not np.isfinite(y).all():
+        raise ScalingError(f"budget {flops:g}: a loss is no number; leave diverged runs out")
     if len(x) < MIN_RUNS:
         return result((0.0, 0.0, 0.0), f"{len(x)} finished runs, at least {MIN_RUNS} are needed")
+    if len(set(x)) < 3:
+        return result((0.0, 0.0, 0.0), f"runs at {len(set(x))} token counts, at least 3 are needed")
     coefficients = _robust_parabola(x - center, y)
     _, c1, c2 = coefficients
     if c2 <= 0:
@@ -72,13 +82,20 @@ def fit_isoflop(flops: float, tokens: Sequence[float], params: Sequence[float], 
     minimum = center - c1 / (2 * c2)
     if not x.min() < minimum < x.max():
         edge = "smallest" if minimum <= x.min() else "largest"
-        return result(coefficients, f"the minimum, {10**minimum:.3g} tokens, is beyond the run with the {edge} token count")
+        return result(
+            coefficients, f"the minimum, {10**minimum:.3g} tokens, is beyond the run with the {edge} token count"
+        )
     return result(coefficients, None)
 
 
 def _robust_parabola(x: np.ndarray, y: np.ndarray) -> tuple[float, float, float]:
-    start = np.polynomial.polynomial.polyfit(x, y, 2)
-    fit = least_squares(
-        lambda c: c[0] + c[1] * x + c[2] * x * x - y, start, loss="huber", f_scale=_OUTLIER_SCALE, xtol=1e-12, ftol=1e-12
-    )
-    return float(fit.x[0]), float(fit.x[1]), float(fit.x[2])
+    """Huber regression by iteratively reweighted least squares."""
+    basis = np.stack([np.ones_like(x), x, x * x], axis=1)
+    weights = np.ones_like(y)
+    coefficients = np.zeros(3)
+    for _ in range(_REWEIGHTINGS):
+        root = np.sqrt(weights)
+        coefficients = np.linalg.lstsq(basis * root[:, None], y * root, rcond=None)[0]
+        residuals = np.abs(y - basis @ coefficients)
+        weights = _OUTLIER_SCALE / np.maximum(residuals, _OUTLIER_SCALE)
+    return float(coefficients[0]), float(coefficients[1]), float(coefficients[2])

@@ -2,22 +2,19 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any, cast
 
 import numpy as np
 from scipy.optimize import least_squares
 
-from marin_core.errors import MarinError
 from marin_core.recipes import TokenLaw
+from marin_core.scaling.errors import ScalingError
 
 MIN_BUDGETS = 3
 _STARTING_SHARES = (0.0, 0.3, 0.6, 0.8, 0.95)
 _STARTING_EXPONENTS = (0.03, 0.1, 0.3)
 # Compute is rescaled by its geometric mean, which keeps the coefficient of order one whatever the budgets are.
 _MAX_EXPONENT = 2.0
-
-
-class ScalingError(MarinError):
-    """The runs do not determine a law; the message says what is missing."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +45,9 @@ def fit_token_law(flops: Sequence[float], optimal_tokens: Sequence[float]) -> To
         ScalingError: fewer than two distinct budgets.
     """
     if len(set(flops)) < 2:
-        raise ScalingError(f"a token law needs usable minima at 2 budgets, there are {len(set(flops))}; see delphi/isoflop")
+        raise ScalingError(
+            f"a token law needs usable minima at 2 budgets, there are {len(set(flops))}; see delphi/isoflop"
+        )
     intercept, slope = np.polynomial.polynomial.polyfit(np.log(flops), np.log(optimal_tokens), 1)
     return TokenLaw(coefficient=float(np.exp(intercept)), exponent=float(slope))
 
@@ -95,7 +94,7 @@ def fit_loss_law(
             for share in shares
             for exponent in _STARTING_EXPONENTS
         ]
-    fits = [least_squares(residuals, s, jac=jacobian, bounds=bounds, x_scale="jac") for s in starts]
+    fits = [least_squares(residuals, s, jac=cast("Any", jacobian), bounds=bounds, x_scale="jac") for s in starts]
     best = min(fits, key=lambda fit: fit.cost)
     irreducible, log_scale, exponent = (float(v) for v in best.x)
     return LossLaw(irreducible if with_offset else 0.0, float(np.exp(log_scale)), exponent, reference)

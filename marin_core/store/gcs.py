@@ -52,5 +52,7 @@ class GcsObjects:
         try:
             self._bucket.blob(self._prefix + path).upload_from_string(data, if_generation_match=generation)
         except PreconditionFailed:
-            return False
+            # The client retries an upload whose answer was lost, and is then refused by its own success.
+            current = self.read(path)
+            return current is not None and current.data == data
         return True

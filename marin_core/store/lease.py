@@ -4,6 +4,7 @@ A lease is a small object beside the artifact, renewed by a heartbeat. Every cha
 fencing token); a holder proves that it still holds by a compare-and-swap.
 """
 
+import contextlib
 import dataclasses
 import json
 import os
@@ -111,7 +112,10 @@ class Lease:
         self._released.set()
         with self._lock:
             if not self._lost:
-                self._objects.replace(self._path, dataclasses.replace(self._state, renewed=0.0).encode(), self._version)
+                with contextlib.suppress(OSError):
+                    self._objects.replace(
+                        self._path, dataclasses.replace(self._state, renewed=0.0).encode(), self._version
+                    )
 
     def _beat(self) -> None:
         while not self._released.wait(HEARTBEAT_SECONDS):
@@ -119,8 +123,8 @@ class Lease:
                 self.renew()
             except LeaseLost:
                 return
-            except OSError:
-                continue  # the place is unreachable; the next beat or the commit will tell
+            except Exception:
+                continue  # the place is unreachable, each in its own words; the next beat or the commit will tell
 
     def _new_holder(self) -> str:
         current = self._objects.read(self._path)
@@ -131,7 +135,7 @@ def _machine() -> str:
     """Identifies the process table: kernel boot and PID namespace where there are such, else the host name."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-        return f"{boot} {os.readlink('/proc/self/ns/pid')}"
+        return f"{boot} {Path('/proc/self/ns/pid').readlink()}"
     except OSError:
         return socket.gethostname()
 

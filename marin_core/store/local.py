@@ -33,7 +33,7 @@ class LocalObjects:
             current = self.read(path)
             if current is None or current.version != version:
                 return False
-            os.replace(temporary, target)
+            temporary.replace(target)
             return True
 
     def read(self, path: str) -> StoredObject | None:
@@ -51,12 +51,10 @@ class LocalObjects:
             target.unlink(missing_ok=True)
 
     def list(self, prefix: str) -> Iterator[tuple[str, int]]:
-        for folder, folders, files in os.walk(self._root / prefix):
-            folders.sort()
-            for file in sorted(files):
-                full = Path(folder, file)
-                with contextlib.suppress(FileNotFoundError):
-                    yield full.relative_to(self._root).as_posix(), full.stat().st_size
+        found = [Path(folder, file) for folder, _, files in os.walk(self._root / prefix) for file in files]
+        for path, full in sorted((full.relative_to(self._root).as_posix(), full) for full in found):
+            with contextlib.suppress(FileNotFoundError):
+                yield path, full.stat().st_size
 
     @contextlib.contextmanager
     def _written(self, path: str, data: bytes) -> Iterator[tuple[Path, Path]]:

@@ -43,7 +43,9 @@ class ArtifactSpec:
             "task": self.task,
             "code_version": self.code_version,
             "config": json.loads(canonical_json(self.config)),
-            "inputs": {role: {"name": spec.name, "fingerprint": spec.fingerprint} for role, spec in self.inputs.items()},
+            "inputs": {
+                role: {"name": spec.name, "fingerprint": spec.fingerprint} for role, spec in self.inputs.items()
+            },
         }
 
     @cached_property
@@ -88,7 +90,8 @@ def payload_changes(old: Mapping[str, Any], new: Mapping[str, Any], prefix: str 
     """The differing leaves of two payloads, in the order of their names."""
     for key in sorted({*old, *new}):
         a, b, name = old.get(key), new.get(key), f"{prefix}{key}"
+        same = (key in old) == (key in new) and canonical_json(a) == canonical_json(b)
         if isinstance(a, Mapping) and isinstance(b, Mapping):
             yield from payload_changes(a, b, f"{name}.")
-        elif a != b:
+        elif not same:
             yield FieldChange(name, a, b)

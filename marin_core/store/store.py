@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
-from typing import IO, Any
+from typing import IO, Any, cast
 
 import fsspec
 from fsspec.core import url_to_fs
@@ -47,11 +47,37 @@ class Artifact:
         return "/".join([self.url, *parts])
 
     def open(self, path: str) -> IO[bytes]:
-        return self.fs.open(self.path(path), "rb")
+        """Open one of the artifact's files.
+
+        Raises:
+            StoreError: the file is gone.
+        """
+        try:
+            return cast("IO[bytes]", self.fs.open(self.path(path), "rb"))
+        except FileNotFoundError:
+            raise StoreError(
+                f"{self.path(path)} is missing from a committed artifact; delete the folder {self.url} and "
+                f"materialize {self.record.name} again"
+            ) from None
 
     def read_json(self, path: str) -> Any:
+        return json.loads(self.read(path))
+
+    def read(self, path: str) -> bytes:
+        """The bytes of a file, checked against the record.
+
+        Raises:
+            StoreError: the file is gone, or not what was committed.
+        """
         with self.open(path) as file:
-            return json.load(file)
+            data = file.read()
+        committed = {entry.path: entry.sha256 for entry in self.record.files}
+        if hashlib.sha256(data).hexdigest() != committed.get(path):
+            raise StoreError(
+                f"{self.path(path)} is damaged: its bytes are not those that were committed; delete the folder "
+                f"{self.url} and materialize {self.record.name} again"
+            )
+        return data
 
 
 class Store:
@@ -80,7 +106,7 @@ class Store:
             return None
         try:
             return ArtifactRecord.from_json(json.loads(stored.data))
-        except (ValueError, TypeError, KeyError) as error:
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise StoreError(
                 f"record {self.root}/{path} is damaged ({error}); delete the folder {_folder(name, fingerprint)} "
                 f"of the store to build this artifact again"
@@ -139,22 +165,26 @@ class Store:
         try:
             self.objects.create(path, b"")
             self.objects.delete(path)
-        except OSError as error:
-            cause = disk_full_message(error, self.root) or f"{error.strerror or error}"
-            raise StoreError(f"store {self.root} is not writable: {cause}; set MARIN_STORE to a place that is") from None
+        except Exception as error:  # every back end has its own
+            full = disk_full_message(error, self.root) if isinstance(error, OSError) else None
+            cause = full or getattr(error, "strerror", None) or str(error).splitlines()[0]
+            raise StoreError(
+                f"store {self.root} is not writable: {cause}; set MARIN_STORE to a place that is"
+            ) from None
 
     @contextlib.contextmanager
     def writer(
         self, spec: ArtifactSpec, *, resumable: bool = False, on_wait: Callable[[str], None] = lambda holder: None
     ) -> Iterator["Writer"]:
-        """Hold the lease of a spec while building it. What a killed attempt left is cleared unless `resumable`.
+        """Hold the lease of a spec while building it. What a killed attempt left is cleared, unless the task is
+        `resumable` and the attempt read the same inputs.
 
         When another writer has committed meanwhile, `Writer.committed` is its record and nothing is to be done.
         """
         lease = Lease.acquire(self.objects, f"{_folder(spec.name, spec.fingerprint)}.lease", on_wait)
         try:
             writer = Writer(self, spec, lease)
-            if writer.committed is None and not resumable:
+            if writer.committed is None and not (writer.same_inputs_as_before() and resumable):
                 writer.clear()
             yield writer
         finally:
@@ -173,6 +203,7 @@ class Writer:
         self.started = utc_now()
         if self.committed is None:
             self._retire_record()
+            self._inputs = {role: self._input(spec) for role, spec in self.spec.inputs.items()}
             self.fs.makedirs(self.url, exist_ok=True)
 
     def path(self, *parts: str) -> str:
@@ -183,7 +214,7 @@ class Writer:
         self._lease.check()
         full = self.path(path)
         self.fs.makedirs(full.rsplit("/", 1)[0], exist_ok=True)
-        return self.fs.open(full, mode)
+        return cast("IO[Any]", self.fs.open(full, mode))
 
     def write_json(self, path: str, value: Any) -> None:
         with self.open(path) as file:
@@ -192,6 +223,17 @@ class Writer:
     def check(self) -> None:
         """Raises LeaseLost once another writer took over. Long tasks call it between steps."""
         self._lease.check()
+
+    def same_inputs_as_before(self) -> bool:
+        """Whether an earlier attempt, if any, read inputs of the same content; remembers this one's."""
+        path = f"{_folder(self.spec.name, self.spec.fingerprint)}.attempt"
+        inputs = canonical_json({role: entry.content for role, entry in self._inputs.items()}).encode()
+        before = self._store.objects.read(path)
+        if before is not None and before.data == inputs:
+            return True
+        self._store.objects.delete(path)
+        self._store.objects.create(path, inputs)
+        return False
 
     def clear(self) -> None:
         if self.fs.exists(self.url):
@@ -222,13 +264,11 @@ class Writer:
             fingerprint=self.spec.fingerprint,
             partition=self.spec.partition,
             payload=self.spec.payload,
-            inputs={role: self._input(spec) for role, spec in self.spec.inputs.items()},
+            inputs=self._inputs,
             content=content or digest(canonical_json([[f.path, f.sha256] for f in files])),
             files=files,
             summary=dict(summary),
-            provenance=Provenance.of(
-                started=self.started, ended=utc_now(), dagster_run=dagster_run, retries=retries
-            ),
+            provenance=Provenance.of(started=self.started, ended=utc_now(), dagster_run=dagster_run, retries=retries),
         )
         data = json.dumps(record.to_json(), indent=2, sort_keys=True, allow_nan=False).encode()
         self._lease.renew()
@@ -245,7 +285,7 @@ class Writer:
         for path, size in self._store.objects.list(folder):
             relative = path.removeprefix(folder)
             with self.fs.open(self.path(relative), "rb") as file:
-                entries.append(FileEntry(relative, size, hashlib.file_digest(file, "sha256").hexdigest()))
+                entries.append(FileEntry(relative, size, hashlib.file_digest(cast("Any", file), "sha256").hexdigest()))
         return tuple(entries)
 
     def _retire_record(self) -> None:

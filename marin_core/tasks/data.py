@@ -27,9 +27,7 @@ def train_bpe(build: Build) -> Outcome:
 def tokenize_source(build: Build) -> Outcome:
     config = build.spec.config
     curated, tokenizer = build.input("curated"), build.input("tokenizer")
-    return Outcome(
-        tokenize(config["source"], curated, tokenizer, config["validation_share"], build.writer, build.log)
-    )
+    return Outcome(tokenize(config["source"], curated, tokenizer, config["validation_share"], build.writer, build.log))
 
 
 def mix(build: Build) -> Outcome:

@@ -9,13 +9,20 @@ import polars as pl
 from marin_core.build import Build, Outcome
 from marin_core.graph import heldout_run
 from marin_core.recipes import ScalingRecipe, TokenLaw, TrainPlan, format_budget
-from marin_core.scaling import Curve, Interval, IsoFlop, LossLaw, bootstrap, fit_isoflop, fit_loss_law, fit_token_law
+from marin_core.scaling import (
+    Bootstrap,
+    Curve,
+    Interval,
+    IsoFlop,
+    LossLaw,
+    bootstrap,
+    fit_isoflop,
+    fit_loss_law,
+    fit_token_law,
+)
 from marin_core.scaling.figures import encode, isoflop_figure, law_figure
 from marin_core.store import ArtifactRecord
 from marin_core.store.store import utc_now
-
-# The band of the law's figure reaches this far beyond the largest fitted budget.
-_BAND_FACTOR = 10
 
 
 def list_candidates(build: Build) -> Outcome:
@@ -58,7 +65,6 @@ def fit_laws(build: Build) -> Outcome:
     tokens = fit_token_law(budgets, [float(fit.optimal_tokens or 0) for fit in fits])
     law = fit_loss_law(budgets, list(optima.values()))
     resampled = bootstrap(optima, _curves(_runs(build)))
-    band = np.geomspace(min(budgets), max(budgets) * _BAND_FACTOR, 25)
     build.writer.write_json(
         "scaling_law.json",
         {
@@ -67,9 +73,10 @@ def fit_laws(build: Build) -> Outcome:
             "loss_law": {**dataclasses.asdict(law), "coefficient": law.coefficient},
             "irreducible_interval": dataclasses.asdict(resampled.irreducible()),
             "exponent_interval": dataclasses.asdict(resampled.exponent()),
-            "band": [{"flops": float(c), **dataclasses.asdict(resampled.loss(float(c)))} for c in band],
         },
     )
+    with build.writer.open("resampled_laws.parquet") as file:
+        resampled.table().write_parquet(file)
     summary = {
         "token_law": f"D* = {tokens.coefficient:.4g} * C^{tokens.exponent:.4f}",
         "loss_law": f"L = {law.irreducible:.4g} + {law.coefficient:.4g} * C^-{law.exponent:.4f}",
@@ -86,8 +93,7 @@ def forecast(build: Build) -> Outcome:
     laws = build.input("scaling_law").read_json("scaling_law.json")
     chosen = recipe.optimal(budget, TokenLaw(**laws["token_law"]))
     law = _loss_law(laws)
-    optima = {fit.flops: float(fit.optimal_loss or 0) for fit in _fits(build) if not fit.problem}
-    interval = bootstrap(optima, _curves(_runs(build))).loss(budget)
+    interval = _resampled(build).loss(budget)
     registered = utc_now()
     result = {
         "flops": budget,
@@ -135,7 +141,8 @@ def draw_figures(build: Build) -> Outcome:
     fits, laws = _fits(build), build.input("scaling_law").read_json("scaling_law.json")
     verdict = build.input("verdict").read_json("verdict.json")
     promised = build.input("forecast").read_json("forecast.json")
-    band = [(row["flops"], Interval(row["low"], row["high"])) for row in laws["band"]]
+    resampled = _resampled(build)
+    band = [(c, resampled.loss(c)) for c in np.geomspace(min(laws["budgets"]), promised["flops"] * 2, 40)]
     figures = {
         "isoflop": isoflop_figure(_runs(build), fits),
         "scaling_law": law_figure(
@@ -206,6 +213,11 @@ def _fit(curve: Curve) -> IsoFlop:
 
 def _fits(build: Build) -> list[IsoFlop]:
     return [IsoFlop.from_json(fit) for fit in build.input("isoflop").read_json("isoflop.json")]
+
+
+def _resampled(build: Build) -> Bootstrap:
+    with build.input("scaling_law").open("resampled_laws.parquet") as file:
+        return Bootstrap.from_table(pl.read_parquet(file))
 
 
 def _loss_law(laws: dict[str, Any]) -> LossLaw:

@@ -15,11 +15,11 @@ def train_plan(build: Build) -> Outcome:
         checkpoint_every_seconds=build.options.checkpoint_every_seconds,
         checkpoint_every_steps=build.options.checkpoint_every_steps,
     )
-    data = _train_data(build, build.spec.inputs["mixture"], plan)
+    data = train_data(build, build.spec.inputs["mixture"], plan)
     return Outcome(*train(plan, data, build.writer, options, build.log, build.report))
 
 
-def _train_data(build: Build, mixture: ArtifactSpec, plan: TrainPlan) -> TrainData:
+def train_data(build: Build, mixture: ArtifactSpec, plan: TrainPlan) -> TrainData:
     """Raises MarinError if the shards and the plan disagree on the tokenizer."""
     build.store.artifact(mixture)
     tokenizer = build.store.artifact(mixture.inputs["tokenizer"])
@@ -33,7 +33,9 @@ def _train_data(build: Build, mixture: ArtifactSpec, plan: TrainPlan) -> TrainDa
     for name in weights:
         made_with = mixture.inputs[name].inputs["tokenizer"].fingerprint
         if made_with != tokenizer.record.fingerprint:
-            raise MarinError(f"tokenized/{name} was made with tokenizer {made_with}, not {tokenizer.record.fingerprint}")
+            raise MarinError(
+                f"tokenized/{name} was made with tokenizer {made_with}, not {tokenizer.record.fingerprint}"
+            )
     return TrainData(
         tokenizer=tokenizer.url,
         components={name: build.store.artifact(mixture.inputs[name]).url for name in weights},

@@ -105,7 +105,9 @@ def levanter_config(
             checkpointer=CheckpointerConfig(
                 base_path=checkpointing.folder,
                 append_run_id_to_base_path=False,
-                save_interval=None if checkpointing.every_seconds is None else timedelta(seconds=checkpointing.every_seconds),
+                save_interval=None
+                if checkpointing.every_seconds is None
+                else timedelta(seconds=checkpointing.every_seconds),
                 keep=None if checkpointing.every_steps is None else [{"every": checkpointing.every_steps}],
                 # Two, so that one that turns out to be unreadable does not cost the whole run.
                 keep_last_temporary_checkpoints=2,

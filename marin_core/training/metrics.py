@@ -17,7 +17,13 @@ from marin_core.store import Writer
 if TYPE_CHECKING:
     from levanter.tracker.tracker import TrackerConfig
 
-_SCHEMA = {"step": pl.Int64, "loss": pl.Float64, "learning_rate": pl.Float64, "adam_lr": pl.Float64, "seconds": pl.Float64}
+_SCHEMA = {
+    "step": pl.Int64,
+    "loss": pl.Float64,
+    "learning_rate": pl.Float64,
+    "adam_lr": pl.Float64,
+    "seconds": pl.Float64,
+}
 # An object store has no append: rows go out in parts, at most this many seconds late.
 _REMOTE_FLUSH_SECONDS = 5.0
 
@@ -53,7 +59,7 @@ class MetricsLog:
         """The rows with step < `before_step`, in order, later attempts winning; the rest is forgotten for good."""
         rows: dict[int, dict[str, Any]] = {}
         for path in self._files():
-            for line in self._writer.fs.cat_file(path).decode(errors="replace").splitlines():
+            for line in bytes(self._writer.fs.cat_file(path)).decode(errors="replace").splitlines():  # type: ignore[arg-type]
                 try:
                     row = json.loads(line)
                 except json.JSONDecodeError:
@@ -76,7 +82,7 @@ class MetricsLog:
             self._writer.fs.rm_file(path)
 
     def _files(self) -> list[str]:
-        return sorted(self._writer.fs.glob(self._writer.path("metrics*.jsonl")))
+        return sorted(str(path) for path in self._writer.fs.glob(self._writer.path("metrics*.jsonl")))
 
     def _flush(self) -> None:
         if self._pending:
@@ -91,14 +97,18 @@ class RunMetrics:
     """What the tracker hears from Levanter: rows per step, the latest evaluation, divergence, progress."""
 
     def __init__(
-        self, log: MetricsLog, rows: list[dict[str, Any]], steps: int, tokens_per_step: int, report: Callable[[Progress], None]
+        self,
+        log: MetricsLog,
+        rows: list[dict[str, Any]],
+        steps: int,
+        tokens_per_step: int,
+        report: Callable[[Progress], None],
     ):
         self._log, self.rows, self._steps = log, rows, steps
         self._tokens_per_step, self._report = tokens_per_step, report
         self._row: dict[str, Any] = {}
         self._times: list[float] = [time.monotonic()]
         self.evals: dict[str, float] = {}
-        self.hyperparameters: dict[str, Any] = {}
 
     def hear(self, metrics: Mapping[str, Any], step: int | None) -> None:
         """One `log` call of Levanter's. A step's metrics arrive in several calls."""
@@ -128,27 +138,15 @@ class RunMetrics:
         self._report(Progress(step + 1, self._steps, loss, rate))
 
 
-def tracker_config(metrics: RunMetrics) -> "TrackerConfig":
-    """A Levanter tracker that tells `metrics`."""
-    from levanter.tracker.tracker import Tracker, TrackerConfig
+def tracker_config(heard: RunMetrics) -> "TrackerConfig":
+    """A Levanter tracker that tells `heard`."""
+    from levanter.tracker.tracker import NoopTracker, Tracker, TrackerConfig
 
-    class RunTracker(Tracker):
+    class RunTracker(NoopTracker):
         name = "marin"
 
-        def log_hyperparameters(self, hparams: dict[str, Any]) -> None:
-            metrics.hyperparameters.update(hparams)
-
-        def log(self, metrics_: Mapping[str, Any], *, step: int | None, commit: bool | None = None) -> None:
-            metrics.hear(metrics_, None if step is None else int(step))
-
-        def log_summary(self, metrics_: dict[str, Any]) -> None:
-            pass
-
-        def log_artifact(self, artifact_path: Any, *, name: str | None = None, type: str | None = None) -> None:
-            pass
-
-        def finish(self) -> None:
-            pass
+        def log(self, metrics: Mapping[str, Any], *, step: int | None, commit: bool | None = None) -> None:
+            heard.hear(metrics, None if step is None else int(step))
 
     @dataclasses.dataclass
     class RunTrackerConfig(TrackerConfig):

@@ -73,7 +73,9 @@ def train(
         log(f"{writer.spec.label} {diverged}")
         status = "diverged"
     if status == "succeeded" and len(metrics.rows) != plan.steps:
-        raise MarinError(f"{writer.spec.label} ended after {len(metrics.rows)} of {plan.steps} steps; materialize it again")
+        raise MarinError(
+            f"{writer.spec.label} ended after {len(metrics.rows)} of {plan.steps} steps; materialize it again"
+        )
     return _finish(plan, writer, metrics, history, status)
 
 

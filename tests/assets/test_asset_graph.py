@@ -1,0 +1,68 @@
+"""The graph as Dagster sees it: one reviewed snapshot, and what every asset must have."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pytest
+
+from marin_assets.definitions import build_definitions
+from marin_assets.keys import artifact_name
+from marin_core.graph import LabGraph
+from marin_core.profile import load_profile
+
+SNAPSHOT = Path(__file__).parents[1] / "snapshots" / "asset_graph.json"
+
+
+@pytest.fixture(scope="module")
+def definitions() -> dg.Definitions:
+    return build_definitions(load_profile("laptop"))
+
+
+def described(definitions: dg.Definitions) -> dict[str, Any]:
+    graph = definitions.resolve_asset_graph()
+    nodes = {}
+    for key in sorted(graph.get_all_asset_keys(), key=artifact_name):
+        node = graph.get(key)
+        partitions = node.partitions_def.get_partition_keys() if node.partitions_def else None
+        nodes[artifact_name(key)] = {
+            "group": node.group_name,
+            "upstream": sorted(artifact_name(parent) for parent in node.parent_keys),
+            "partitions": partitions,
+            "checks": sorted(check.name for check in node.check_keys),
+        }
+    return nodes
+
+
+def test_the_graph_is_the_reviewed_one(definitions: dg.Definitions) -> None:
+    """After a change that is meant: write `described(...)` into the snapshot and have the difference reviewed."""
+    assert described(definitions) == json.loads(SNAPSHOT.read_text())
+
+
+def test_every_asset_says_what_it_is(definitions: dg.Definitions) -> None:
+    graph = definitions.resolve_asset_graph()
+    for key in graph.get_all_asset_keys():
+        node = graph.get(key)
+        assert node.description
+        assert node.owners
+        assert node.kinds
+        assert node.code_version
+
+
+def test_assets_and_artifacts_have_the_same_names(definitions: dg.Definitions) -> None:
+    graph = LabGraph.of(load_profile("laptop"))
+    names = {spec.name for spec in graph.unpartitioned()} | {spec.name for spec in graph.cells.values()}
+    assert {artifact_name(key) for key in definitions.resolve_asset_graph().get_all_asset_keys()} == names
+
+
+def test_nothing_under_delphi_is_partitioned(definitions: dg.Definitions) -> None:
+    """Or `--select 'delphi/*'` would ask for a partition."""
+    graph = definitions.resolve_asset_graph()
+    under = [graph.get(key) for key in graph.get_all_asset_keys() if key.path[0] == "delphi"]
+    assert under
+    assert all(node.partitions_def is None for node in under)
+
+
+def test_no_asset_has_more_partitions_than_the_web_ui_can_show(definitions: dg.Definitions) -> None:
+    assert all(len(node["partitions"] or ()) <= 5000 for node in described(definitions).values())

@@ -1,0 +1,189 @@
+"""The main job by the user's own command: once, again, after a deletion, after a kill, one cell alone."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import dagster as dg
+import polars as pl
+import pytest
+
+from marin_core.graph import LabGraph
+from marin_core.profile import load_profile
+from marin_core.store import ArtifactRecord, Store
+from tests.conftest import REPOSITORY, TINY_PROFILE, LabEnvironment
+
+pytestmark = pytest.mark.slow
+LITERAL = "dagster asset materialize --select delphi/*"
+
+
+def instance(lab: LabEnvironment) -> dg.DagsterInstance:
+    return dg.DagsterInstance.from_config(str(lab.folder / "dagster"))
+
+
+def latest(lab: LabEnvironment, name: str) -> dg.AssetMaterialization:
+    event = instance(lab).get_latest_materialization_event(dg.AssetKey(name.split("/")))
+    assert event and event.asset_materialization
+    return event.asset_materialization
+
+
+def reused(lab: LabEnvironment, name: str) -> bool:
+    return bool(latest(lab, name).metadata["reused"].value)
+
+
+def records(lab: LabEnvironment) -> dict[str, ArtifactRecord]:
+    found = [json.loads(path.read_text()) for path in lab.store.rglob("artifact.json")]
+    return {f"{r['name']} {r['partition'] or ''}".strip(): ArtifactRecord.from_json(r) for r in found}
+
+
+def copy_of(finished: LabEnvironment, folder: Path) -> LabEnvironment:
+    shutil.copytree(finished.folder, folder / "lab", ignore=shutil.ignore_patterns("logs"))
+    return LabEnvironment(folder / "lab")
+
+
+def graph() -> LabGraph:
+    return LabGraph.of(load_profile(str(TINY_PROFILE)))
+
+
+def test_the_literal_command_runs_the_whole_pipeline(finished_lab: LabEnvironment) -> None:
+    built = records(finished_lab)
+    assert {spec.name for spec in graph().unpartitioned()} <= set(built)
+    assert {f"checkpoints/delphi {key}" for key in graph().cells} <= set(built)
+    verdict = built["delphi/verdict"].summary
+    assert verdict["registered_before_run"] is True
+    assert verdict["actual_loss"] > 0
+    assert verdict["predicted_loss"] > 0
+
+
+def test_progress_is_told_while_it_runs(finished_lab: LabEnvironment) -> None:
+    log = (finished_lab.folder / "first-run.log").read_text()
+    assert "assets that the store lacks" in log
+    assert f"{len(graph().cells)} runs" in log
+    assert "tokens/s" in log
+    assert "verdict: predicted" in log
+
+
+def test_every_cell_is_a_materialized_partition(finished_lab: LabEnvironment) -> None:
+    partitions = instance(finished_lab).get_materialized_partitions(dg.AssetKey(["checkpoints", "delphi"]))
+    assert partitions == set(graph().cells)
+
+
+def test_the_event_log_stays_small(finished_lab: LabEnvironment) -> None:
+    """A few dozen events for the run of an asset, whatever its number of steps; nothing near 60 kB a training run."""
+    run = instance(finished_lab).get_runs()[0]
+    logs = instance(finished_lab).all_logs(run.run_id)
+    suite = [entry for entry in logs if entry.step_key == "delphi__suite"]
+    assert len(suite) < 5 * len(graph().cells)
+    size = sum(len(dg.serialize_value(entry)) for entry in suite)
+    assert size / len(graph().cells) < 60_000
+
+
+def test_the_dataset_has_one_row_per_run(finished_lab: LabEnvironment) -> None:
+    record = records(finished_lab)["delphi/dataset"]
+    table = pl.read_parquet(finished_lab.store / record.name / record.fingerprint / "runs.parquet")
+    assert len(table) == len(graph().cells) + 1
+    assert set(table["kind"]) == {"isoflop", "held-out"}
+
+
+def test_the_second_time_trains_nothing_and_says_so(finished_lab: LabEnvironment, tmp_path: Path) -> None:
+    lab = copy_of(finished_lab, tmp_path)
+    before = records(lab)
+    started = time.monotonic()
+    result = lab.bash(LITERAL)
+    assert result.returncode == 0, result.stderr
+    assert time.monotonic() - started < 60
+    assert records(lab) == before
+    assert "tokens/s" not in result.stderr
+    assert all(reused(lab, spec.name) for spec in graph().unpartitioned() if spec.name.startswith("delphi/"))
+
+
+def test_a_deleted_artifact_is_rebuilt_and_nothing_is_trained_for_it(
+    finished_lab: LabEnvironment, tmp_path: Path
+) -> None:
+    lab = copy_of(finished_lab, tmp_path)
+    before = records(lab)
+    shutil.rmtree(lab.store / "delphi" / "scaling_law")
+    shutil.rmtree(lab.store / "curated" / "math")
+    result = lab.bash(LITERAL)
+    assert result.returncode == 0, result.stderr
+    after = records(lab)
+    rebuilt = {name for name in before if after[name].provenance != before[name].provenance}
+    # Their content came out as it was, so what depends on them still fits.
+    assert rebuilt == {"delphi/scaling_law", "curated/math"}
+    assert not reused(lab, "delphi/scaling_law")
+    assert reused(lab, "delphi/suite")
+    assert reused(lab, "delphi/figures")
+
+
+def test_a_forecast_made_again_is_judged_again_and_seen_to_be_late(
+    finished_lab: LabEnvironment, tmp_path: Path
+) -> None:
+    lab = copy_of(finished_lab, tmp_path)
+    shutil.rmtree(lab.store / "delphi" / "forecast")
+    result = lab.bash(LITERAL)
+    assert result.returncode == 0, result.stderr
+    verdict = records(lab)["delphi/verdict"].summary
+    assert verdict["registered_before_run"] is False
+    assert "tokens/s" not in result.stderr
+    assert "'forecast_came_first' on 'delphi/verdict' did not pass" in result.stderr
+
+
+def test_one_cell_is_trained_alone(finished_lab: LabEnvironment, tmp_path: Path) -> None:
+    lab = copy_of(finished_lab, tmp_path)
+    key, spec = next(iter(graph().cells.items()))
+    shutil.rmtree(lab.store / spec.name / spec.fingerprint)
+    result = lab.materialize("checkpoints/delphi", "--partition", key)
+    assert result.returncode == 0, result.stderr
+    assert Store(str(lab.store)).record(spec.name, spec.fingerprint) is not None
+    assert latest(lab, "checkpoints/delphi").partition == key
+
+
+def test_a_cell_before_its_data_names_what_is_missing(lab_environment: LabEnvironment) -> None:
+    key = next(iter(graph().cells))
+    result = lab_environment.materialize("checkpoints/delphi", "--partition", key)
+    assert result.returncode != 0
+    assert "mixture/tiny" in result.stderr
+    assert "is not in the store" in result.stderr
+    assert not list(lab_environment.store.rglob("artifact.json"))
+
+
+def test_an_unwritable_store_is_one_line(lab_environment: LabEnvironment) -> None:
+    blocked = lab_environment.folder / "file"
+    blocked.write_text("")
+    result = lab_environment.bash(f"MARIN_STORE={blocked}/store {LITERAL}")
+    assert result.returncode != 0
+    assert f"store {blocked}/store is not writable" in result.stderr
+    assert "set MARIN_STORE" in result.stderr
+
+
+def test_killed_anywhere_and_started_again_it_finishes(lab_environment: LabEnvironment) -> None:
+    """SIGKILL to the whole job in the middle of its training; what was committed is kept."""
+    lab = lab_environment
+    job = subprocess.Popen(
+        ["bash", "-c", LITERAL],
+        cwd=REPOSITORY,
+        env=lab.variables,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    deadline = time.monotonic() + 300
+    while len(list(lab.store.glob("checkpoints/delphi/*/artifact.json"))) < 3:
+        assert time.monotonic() < deadline
+        assert job.poll() is None
+        time.sleep(0.2)
+    os.killpg(job.pid, signal.SIGKILL)
+    job.wait()
+    time.sleep(2)  # workers see their parent gone
+    before = records(lab)
+    workers = subprocess.run(["pgrep", "-f", f"--store {lab.store}"], capture_output=True, text=True)
+    assert not workers.stdout, "workers outlived the job"
+    result = lab.bash(LITERAL)
+    assert result.returncode == 0, result.stderr
+    after = records(lab)
+    assert {name: after[name] for name in before} == before
+    assert {f"checkpoints/delphi {key}" for key in graph().cells} <= set(after)

@@ -1,0 +1,109 @@
+"""Figures: they encode, the same numbers give the same bytes, and a budget that was left out is still there."""
+
+import numpy as np
+import polars as pl
+import pytest
+
+from marin_core.scaling import Interval, IsoFlop, LossLaw, fit_isoflop
+from marin_core.scaling.figures import encode, isoflop_figure, law_figure
+
+BUDGETS = (3e18, 9e18, 1.8e19)
+LAW = LossLaw(irreducible=1.7, scale=1.5, exponent=0.1, reference=3e19)
+BAND = [(float(c), Interval(LAW.loss(c) * 0.98, LAW.loss(c) * 1.02)) for c in np.geomspace(3e18, 2e21, 10)]
+FORECAST = Interval(LAW.loss(1e21) - 0.05, LAW.loss(1e21) + 0.05)
+SIGNATURES = {"png": b"\x89PNG\r\n\x1a\n", "svg": b"<?xml"}
+EVERY_KIND = pytest.mark.parametrize("kind", SIGNATURES)
+
+
+def runs_of(budget: float, curvature: float = 0.3, runs: int = 6, status: str = "succeeded") -> pl.DataFrame:
+    x = np.linspace(-0.5, 0.5, runs)
+    return pl.DataFrame(
+        {
+            "flops": [budget] * runs,
+            "tokens": 1e9 * (budget / 3e18) ** 0.5 * 10**x,
+            "params": 4e8 / 10**x,
+            "eval_loss": LAW.loss(budget) + curvature * x**2,
+            "status": [status] * runs,
+        }
+    )
+
+
+def fit_of(runs: pl.DataFrame) -> IsoFlop:
+    finished = runs.filter(pl.col("status") == "succeeded")
+    tokens, params, losses = (list(finished[name]) for name in ("tokens", "params", "eval_loss"))
+    return fit_isoflop(runs["flops"][0], tokens, params, losses)
+
+
+def isoflop_bytes(tables: list[pl.DataFrame], kind: str) -> bytes:
+    return encode(isoflop_figure(pl.concat(tables), [fit_of(table) for table in tables]), kind)
+
+
+def law_bytes(kind: str, actual: float | None = 2.758) -> bytes:
+    fits = [fit_of(runs_of(budget)) for budget in BUDGETS]
+    return encode(law_figure(fits, LAW, BAND, 1e21, FORECAST, actual), kind)
+
+
+@EVERY_KIND
+def test_isoflop_curves_encode(kind: str) -> None:
+    assert isoflop_bytes([runs_of(budget) for budget in BUDGETS], kind).startswith(SIGNATURES[kind])
+
+
+@EVERY_KIND
+def test_a_law_encodes(kind: str) -> None:
+    assert law_bytes(kind).startswith(SIGNATURES[kind])
+
+
+@EVERY_KIND
+def test_the_same_runs_give_the_same_bytes(kind: str) -> None:
+    tables = [runs_of(budget) for budget in BUDGETS]
+    assert isoflop_bytes(tables, kind) == isoflop_bytes(tables, kind)
+
+
+@EVERY_KIND
+def test_the_same_law_gives_the_same_bytes(kind: str) -> None:
+    assert law_bytes(kind) == law_bytes(kind)
+
+
+@EVERY_KIND
+def test_other_runs_give_other_bytes(kind: str) -> None:
+    assert isoflop_bytes([runs_of(3e18)], kind) != isoflop_bytes([runs_of(3e18, curvature=0.6)], kind)
+
+
+@pytest.mark.parametrize("label", ["3e18 FLOPs", "9e18 FLOPs", "1.8e19 FLOPs"])
+def test_every_budget_is_labelled(label: str) -> None:
+    assert label in isoflop_bytes([runs_of(budget) for budget in BUDGETS], "svg").decode()
+
+
+def test_a_flagged_budget_is_still_drawn_and_says_why() -> None:
+    tables = [runs_of(3e18), runs_of(9e18, curvature=-0.3)]
+    figure = isoflop_figure(pl.concat(tables), [fit_of(table) for table in tables])
+    points = [line for line in figure.axes[0].lines if line.get_linestyle() == "None" and line.get_marker() == "o"]
+    dashed = [line for line in figure.axes[0].lines if line.get_linestyle() == "--"]
+    assert [len(line.get_xdata()) for line in points] == [6, 6]  # type: ignore[arg-type]
+    assert len(dashed) == 1
+    assert "9e18 FLOPs (left out: the parabola is not convex: no minimum)" in encode(figure, "svg").decode()
+
+
+def test_a_budget_with_too_few_runs_is_still_drawn_and_says_why() -> None:
+    text = isoflop_bytes([runs_of(3e18), runs_of(9e18, runs=3)], "svg").decode()
+    assert "9e18 FLOPs (left out: 3 finished runs, at least 4 are needed)" in text
+
+
+def test_a_budget_whose_runs_all_diverged_is_named() -> None:
+    text = isoflop_bytes([runs_of(3e18), runs_of(9e18, status="diverged")], "svg").decode()
+    assert "9e18 FLOPs (left out: 0 finished runs, at least 4 are needed)" in text
+
+
+def test_only_usable_minima_are_marked() -> None:
+    tables = [runs_of(3e18), runs_of(9e18, curvature=-0.3)]
+    figure = isoflop_figure(pl.concat(tables), [fit_of(table) for table in tables])
+    assert len([line for line in figure.axes[0].lines if line.get_marker() == "*"]) == 1
+
+
+@pytest.mark.parametrize("text", ["IsoFLOP minima", "95 % interval", "forecast", "held-out run", "L = 1.7 + "])
+def test_a_law_s_figure_names_what_it_shows(text: str) -> None:
+    assert text in law_bytes("svg").decode()
+
+
+def test_a_held_out_run_without_a_loss_is_not_drawn() -> None:
+    assert "held-out run" not in law_bytes("svg", actual=None).decode()

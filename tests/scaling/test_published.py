@@ -1,0 +1,99 @@
+"""The fitting code against the published suite: seven optima, three held-out runs that they forecast.
+
+The expected fits are the "least squares on log loss" of the rounded optima. Fits of made-up points are in
+`test_laws.py`.
+"""
+
+import pytest
+
+from marin_core.scaling import Bootstrap, bootstrap, fit_loss_law, fit_token_law
+
+# Budget, parameters, tokens and loss (nats per token) at the minimum of its IsoFLOP curve.
+OPTIMA = [
+    (3e18, 381e6, 1.48e9, 3.586),
+    (9e18, 558e6, 2.90e9, 3.386),
+    (1.8e19, 754e6, 4.20e9, 3.271),
+    (3e19, 910e6, 5.70e9, 3.195),
+    (9e19, 1.48e9, 10.2e9, 3.041),
+    (1.8e20, 1.94e9, 15.4e9, 2.946),
+    (3e20, 2.35e9, 20.9e9, 2.883),
+]
+BUDGETS, PARAMS, TOKENS, LOSSES = zip(*OPTIMA, strict=True)
+
+HELDOUT = {1e21: 2.758, 1e22: 2.531, 1e23: 2.355}
+AGAINST_HELDOUT = pytest.mark.parametrize(("budget", "actual"), HELDOUT.items())
+
+
+def miss_percent(actual: float, predicted: float) -> float:
+    return 100 * (actual - predicted) / predicted
+
+
+@pytest.fixture(scope="module")
+def resampled() -> Bootstrap:
+    return bootstrap(dict(zip(BUDGETS, LOSSES, strict=True)))
+
+
+@AGAINST_HELDOUT
+def test_the_published_optima_forecast_the_held_out_runs(budget: float, actual: float) -> None:
+    assert abs(miss_percent(actual, fit_loss_law(BUDGETS, LOSSES).loss(budget))) < 0.5
+
+
+@pytest.mark.parametrize(
+    ("budget", "predicted", "miss"), [(1e21, "2.7479", "+0.37"), (1e22, "2.529", "+0.08"), (1e23, "2.355", "-0.00")]
+)
+def test_the_forecasts_are_those_of_least_squares_on_log_loss(budget: float, predicted: str, miss: str) -> None:
+    found = fit_loss_law(BUDGETS, LOSSES).loss(budget)
+    assert f"{found:.{len(predicted) - 2}f}" == predicted
+    assert f"{miss_percent(HELDOUT[budget], found):+.2f}" == miss
+
+
+def test_offset_and_exponent_are_those_of_least_squares_on_log_loss() -> None:
+    law = fit_loss_law(BUDGETS, LOSSES)
+    assert (f"{law.irreducible:.3f}", f"{law.exponent:.4f}") == ("1.680", "0.0996")
+
+
+def test_the_law_is_its_formula() -> None:
+    law = fit_loss_law(BUDGETS, LOSSES)
+    assert law.irreducible + law.coefficient * 1e22**-law.exponent == pytest.approx(law.loss(1e22), rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("budget", "predicted", "miss"), [(1e21, "2.7165", "+1.53"), (1e22, "2.4376", "+3.83"), (1e23, "2.1873", "+7.67")]
+)
+def test_without_an_offset_the_forecasts_are_visibly_worse(budget: float, predicted: str, miss: str) -> None:
+    law = fit_loss_law(BUDGETS, LOSSES, with_offset=False)
+    assert law.irreducible == 0.0
+    assert f"{law.loss(budget):.4f}" == predicted
+    assert f"{miss_percent(HELDOUT[budget], law.loss(budget)):+.2f}" == miss
+
+
+@pytest.mark.parametrize(("column", "slope"), [(TOKENS, "0.568"), (PARAMS, "0.403")], ids=["tokens", "params"])
+def test_optimal_tokens_and_parameters_grow_with_the_published_slopes(column: tuple[float, ...], slope: str) -> None:
+    assert f"{fit_token_law(BUDGETS, column).exponent:.3f}" == slope
+
+
+@AGAINST_HELDOUT
+def test_the_interval_of_a_forecast_contains_what_happened(resampled: Bootstrap, budget: float, actual: float) -> None:
+    assert actual in resampled.loss(budget)
+
+
+@pytest.mark.parametrize(("budget", "below", "above"), [(1e21, -0.5, 0.8), (1e22, -1.9, 1.9), (1e23, -4.2, 3.0)])
+def test_the_interval_of_a_forecast_is_as_wide_as_published(
+    resampled: Bootstrap, budget: float, below: float, above: float
+) -> None:
+    middle = fit_loss_law(BUDGETS, LOSSES).loss(budget)
+    interval = resampled.loss(budget)
+    assert miss_percent(interval.low, middle) == pytest.approx(below, abs=0.3)
+    assert miss_percent(interval.high, middle) == pytest.approx(above, abs=0.3)
+
+
+def test_offset_and_exponent_have_intervals_around_the_fit(resampled: Bootstrap) -> None:
+    law = fit_loss_law(BUDGETS, LOSSES)
+    assert law.irreducible in resampled.irreducible()
+    assert law.exponent in resampled.exponent()
+
+
+@pytest.mark.parametrize("dropped", [1, 2])
+def test_the_smallest_budgets_matter_by_one_to_four_percent(dropped: int) -> None:
+    found = fit_loss_law(BUDGETS[dropped:], LOSSES[dropped:])
+    assert 1 < miss_percent(HELDOUT[1e23], found.loss(1e23)) < 4

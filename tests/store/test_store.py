@@ -1,0 +1,310 @@
+"""Artifacts: nothing exists before its record, attempts are cleared or resumed, and content decides what is current."""
+
+import hashlib
+import json
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from marin_core.build import Build, BuildOptions, Outcome, build
+from marin_core.errors import MarinError
+from marin_core.store import ArtifactRecord, ArtifactSpec, InputEntry, Store, StoreError
+from marin_core.tasks import TASKS
+
+RAW = ArtifactSpec("raw/code", "read_source", "1", {"max_bytes": 1000})
+CURATED = ArtifactSpec("curated/code", "curate", "1", {"source": "code"}, {"raw": RAW})
+WRITE_UNTIL_KILLED = """
+import json, sys, time
+from marin_core.store import ArtifactSpec, Store
+with Store(sys.argv[1]).writer(ArtifactSpec.from_json(json.loads(sys.argv[2]))) as writer:
+    writer.write_json("checkpoints/half.json", [1])
+    print("written", flush=True)
+    time.sleep(600)
+"""
+
+
+@dataclass(frozen=True)
+class FunctionTask:
+    """An entry of the table of tasks that is a function of the test."""
+
+    function: Callable[[Build], Outcome]
+    resumable: bool = False
+
+    def load(self) -> Callable[[Build], Outcome]:
+        return self.function
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return Store(str(tmp_path / "store"))
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A disk of 256 KiB."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", str(disk)], capture_output=True)
+    if mounted.returncode != 0:
+        pytest.skip(f"mounting is not permitted here: {mounted.stderr.decode().strip()}")
+    yield disk
+    subprocess.run(["umount", "-l", str(disk)], check=True)
+
+
+def test_an_artifact_does_not_exist_before_its_record(store: Store) -> None:
+    with store.writer(RAW) as writer:
+        writer.write_json("numbers.json", [1])
+        assert store.record(RAW.name, RAW.fingerprint) is None
+        assert store.current(RAW) is None
+        assert store.records(RAW.name) == []
+        with pytest.raises(StoreError, match=rf"raw/code \({RAW.fingerprint}\) is not in the store .*materialize"):
+            store.artifact(RAW)
+
+
+def test_an_artifact_reads_back_through_its_record(store: Store) -> None:
+    record = commit(store, RAW, {"a/numbers.json": b"[1, 2]"}, {"documents": 2})
+    artifact = store.artifact(RAW)
+    assert artifact.record == record == store.current(RAW)
+    assert artifact.read_json("a/numbers.json") == [1, 2]
+    assert (record.payload, record.summary) == (RAW.payload, {"documents": 2})
+
+
+def test_a_record_holds_size_and_hash_of_every_file(store: Store) -> None:
+    files = {"b.bin": bytes(range(256)), "a/empty": b"", "a/text": b"text"}
+    record = commit(store, RAW, files)
+    assert {file.path: (file.size, file.sha256) for file in record.files} == {
+        path: (len(data), hashlib.sha256(data).hexdigest()) for path, data in files.items()
+    }
+    assert record.size == 260
+
+
+def test_an_uncommitted_build_leaves_no_artifact_and_frees_its_lease(store: Store) -> None:
+    with pytest.raises(RuntimeError, match="the task failed"), store.writer(RAW) as writer:
+        writer.write_json("numbers.json", [1])
+        raise RuntimeError("the task failed")
+    assert store.record(RAW.name, RAW.fingerprint) is None
+    assert commit(store, RAW, {"a": b"1"}) == store.current(RAW)
+
+
+def test_a_later_writer_of_the_same_spec_sees_what_was_committed(store: Store) -> None:
+    record = commit(store, RAW, {"a": b"1"})
+    with store.writer(RAW) as writer:
+        assert writer.committed == record
+    assert store.artifact(RAW).open("a").read() == b"1"
+
+
+def test_a_writer_that_waited_sees_what_was_committed_meanwhile(store: Store) -> None:
+    is_waiting = threading.Event()
+
+    def second() -> ArtifactRecord | None:
+        with store.writer(RAW, on_wait=lambda holder: is_waiting.set()) as writer:
+            return writer.committed
+
+    with ThreadPoolExecutor(1) as pool:
+        with store.writer(RAW) as writer:
+            waiting = pool.submit(second)
+            assert is_waiting.wait(10)
+            record = writer.commit({})
+        assert waiting.result(timeout=10) == record
+
+
+@pytest.mark.parametrize("resumable", [False, True])
+def test_what_a_killed_attempt_left_is_cleared_or_resumed(store: Store, resumable: bool) -> None:
+    command = [sys.executable, "-c", WRITE_UNTIL_KILLED, store.root, json.dumps(RAW.to_json())]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "written\n"
+        finally:
+            process.kill()
+    assert store.record(RAW.name, RAW.fingerprint) is None
+    with store.writer(RAW, resumable=resumable) as writer:
+        record = writer.commit({})
+    assert [file.path for file in record.files] == (["checkpoints/half.json"] if resumable else [])
+
+
+def test_a_dependent_is_not_current_once_its_input_says_something_else(store: Store) -> None:
+    commit(store, RAW, {"a": b"1"})
+    record = commit(store, CURATED, {"b": b"2"})
+    rebuild(store, RAW, {"a": b"other"})
+    assert store.rebuilt_inputs(CURATED, record) == ["raw"]
+    assert store.current(CURATED) is None
+    assert store.record(CURATED.name, CURATED.fingerprint) == record
+
+
+def test_a_dependent_stays_current_when_its_input_is_rebuilt_with_equal_content(store: Store) -> None:
+    commit(store, RAW, {"a": b"1"})
+    record = commit(store, CURATED, {"b": b"2"})
+    rebuild(store, RAW, {"a": b"1"})
+    assert store.current(CURATED) == record
+
+
+def test_a_dependent_stays_current_when_its_input_is_deleted(store: Store) -> None:
+    commit(store, RAW, {"a": b"1"})
+    record = commit(store, CURATED, {"b": b"2"})
+    store.objects.delete(f"{RAW.name}/{RAW.fingerprint}")
+    assert store.current(CURATED) == record
+
+
+def test_a_declared_content_digest_overrides_the_bytes(store: Store) -> None:
+    commit(store, RAW, {"timings": b"1 s"}, content="the result")
+    record = commit(store, CURATED, {"b": b"2"})
+    rebuild(store, RAW, {"timings": b"2 s"}, content="the result")
+    assert store.current(CURATED) == record
+
+
+def test_what_is_no_longer_current_is_built_again_and_kept_as_history(store: Store) -> None:
+    commit(store, RAW, {"a": b"1"})
+    commit(store, CURATED, {"b": b"old", "c": b"left over"})
+    rebuild(store, RAW, {"a": b"other"})
+    record = commit(store, CURATED, {"b": b"new"})
+    assert [file.path for file in record.files] == ["b"]
+    assert store.current(CURATED) == record
+    assert store.records(CURATED.name) == [record]
+    assert len(list(store.objects.list(f"{CURATED.name}/superseded/"))) == 1
+
+
+def test_a_resumable_build_does_not_resume_from_what_other_inputs_gave(store: Store) -> None:
+    commit(store, RAW, {"a": b"1"})
+    commit(store, CURATED, {"checkpoints/last": b"made from the old input"})
+    rebuild(store, RAW, {"a": b"other"})
+    with store.writer(CURATED, resumable=True) as writer:
+        record = writer.commit({})
+    assert record.files == ()
+
+
+def test_a_record_names_the_input_that_was_there_when_the_build_began(store: Store) -> None:
+    first = commit(store, RAW, {"a": b"1"})
+    with store.writer(CURATED) as writer:
+        rebuild(store, RAW, {"a": b"other"})
+        record = writer.commit({})
+    assert record.inputs == {"raw": InputEntry(RAW.name, RAW.fingerprint, first.content)}
+    assert store.current(CURATED) is None
+
+
+def test_records_of_a_name_are_listed_oldest_first(store: Store) -> None:
+    specs = [ArtifactSpec("raw/code", "read_source", version) for version in ("1", "2", "3")]
+    committed = {commit(store, spec, {"deep/artifact.json": b"{}"}).fingerprint for spec in specs}
+    commit(store, ArtifactSpec("raw/code_two", "read_source", "1"), {})
+    records = store.records("raw/code")
+    assert {record.fingerprint for record in records} == committed
+    ended = [record.provenance.ended for record in records]
+    assert ended == sorted(ended)
+
+
+@pytest.mark.parametrize(
+    "damaged",
+    [
+        pytest.param(b"", id="empty"),
+        pytest.param(b'{"name": "raw/code", "inp', id="cut off"),
+        pytest.param(b"\xff\xfe\x00", id="no text"),
+        pytest.param(b"null", id="null"),
+        pytest.param(b"{}", id="no fields"),
+        pytest.param(b'{"inputs": [], "files": [], "provenance": {}}', id="list for an object"),
+    ],
+)
+def test_a_damaged_record_is_a_one_line_error_with_a_remedy(store: Store, damaged: bytes) -> None:
+    commit(store, RAW, {"a": b"1"})
+    path = Path(store.root, RAW.name, RAW.fingerprint, "artifact.json")
+    path.write_bytes(damaged)
+    with pytest.raises(StoreError) as refused:
+        store.current(RAW)
+    message = str(refused.value)
+    assert "\n" not in message
+    assert str(path) in message
+    assert f"delete the folder {RAW.name}/{RAW.fingerprint}" in message
+
+
+def test_a_file_that_is_gone_is_a_one_line_error_with_a_remedy(store: Store) -> None:
+    commit(store, RAW, {"a": b"1"})
+    Path(store.url(RAW), "a").unlink()
+    with pytest.raises(
+        StoreError, match=rf"^{store.url(RAW)}/a is missing from a committed artifact; delete the folder"
+    ):
+        store.artifact(RAW).open("a")
+
+
+def test_a_root_that_cannot_be_written_is_named_with_the_cause(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("not a folder")
+    root = str(tmp_path / "file" / "x")
+    with pytest.raises(StoreError, match=rf"^store {root} is not writable: Not a directory; set MARIN_STORE to"):
+        Store(root).check_writable()
+
+
+def test_a_read_only_disk_is_named_with_the_cause(small_disk: Path) -> None:
+    subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
+    with pytest.raises(StoreError, match=rf"^store {small_disk}/store is not writable: Read-only file system; "):
+        Store(str(small_disk / "store")).check_writable()
+
+
+def test_checking_a_root_leaves_nothing_in_it(store: Store) -> None:
+    store.check_writable()
+    assert list(store.objects.list("")) == []
+
+
+def test_a_task_is_built_once(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[str] = []
+
+    def write(job: Build) -> Outcome:
+        calls.append(job.spec.label)
+        job.writer.write_json("numbers.json", [1])
+        return Outcome({"documents": 1})
+
+    monkeypatch.setitem(TASKS, "read_source", FunctionTask(write))
+    first = build(RAW, store, BuildOptions(tmp_path), print)
+    assert build(RAW, store, BuildOptions(tmp_path), print) == first == store.current(RAW)
+    assert calls == ["raw/code"]
+
+
+def test_a_disk_that_fills_up_is_a_one_line_error_and_no_artifact(
+    small_disk: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fill_the_disk(job: Build) -> Outcome:
+        with job.writer.open("big.bin") as file:
+            file.write(bytes(1_000_000))
+        return Outcome({})
+
+    monkeypatch.setitem(TASKS, "read_source", FunctionTask(fill_the_disk))
+    store = Store(str(small_disk / "store"))
+    with pytest.raises(MarinError, match=r"^raw/code: disk full while writing .*; free some space") as refused:
+        build(RAW, store, BuildOptions(tmp_path), print)
+    assert "\n" not in str(refused.value)
+    assert store.record(RAW.name, RAW.fingerprint) is None
+
+
+def test_a_disk_that_is_full_already_is_a_one_line_error(
+    small_disk: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(TASKS, "read_source", FunctionTask(lambda job: Outcome({})))
+    with pytest.raises(OSError, match="No space left"), open(small_disk / "other.bin", "wb") as other:
+        other.write(bytes(1_000_000))
+    with pytest.raises(MarinError, match="disk full while writing"):
+        build(RAW, Store(str(small_disk / "store")), BuildOptions(tmp_path), print)
+
+
+def commit(
+    store: Store,
+    spec: ArtifactSpec,
+    files: Mapping[str, bytes],
+    summary: Mapping[str, int] | None = None,
+    content: str | None = None,
+) -> ArtifactRecord:
+    """Build an artifact from the bytes of its files."""
+    with store.writer(spec) as writer:
+        assert writer.committed is None
+        for path, data in files.items():
+            with writer.open(path) as file:
+                file.write(data)
+        return writer.commit(summary or {}, content=content)
+
+
+def rebuild(store: Store, spec: ArtifactSpec, files: Mapping[str, bytes], content: str | None = None) -> ArtifactRecord:
+    """Delete an artifact, as a person would, and build it again."""
+    store.objects.delete(f"{spec.name}/{spec.fingerprint}")
+    return commit(store, spec, files, content=content)

@@ -1,0 +1,159 @@
+"""A run that is killed and resumed is the run that was not, bit for bit."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from marin_core.build import BuildOptions, build
+from marin_core.errors import MarinError
+from marin_core.graph import LabGraph
+from marin_core.jobs.process import worker_environment
+from marin_core.profile import load_profile
+from marin_core.store import ArtifactSpec, Store
+from tests.conftest import REPOSITORY, LabEnvironment
+
+pytestmark = pytest.mark.slow
+CELL = "2e9-d0024"
+
+
+@pytest.fixture(scope="module")
+def shards(tmp_path_factory: pytest.TempPathFactory) -> tuple[LabEnvironment, LabGraph]:
+    """A lab with everything that a run reads."""
+    lab = LabEnvironment(tmp_path_factory.mktemp("shards"))
+    result = lab.materialize("mixture/*")
+    assert result.returncode == 0, result.stderr
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("MARIN_STORE", str(lab.store))
+        return lab, LabGraph.of(load_profile(str(lab.profile)))
+
+
+def start_worker(lab: LabEnvironment, store: Store, spec: ArtifactSpec, every_steps: int = 5) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "marin_core.worker", "--store", store.root, "--plan", store.save_plan(spec)]
+    options = ["--scratch", str(lab.folder / "scratch"), "--checkpoint-every-steps", str(every_steps)]
+    environment = lab.variables | worker_environment(1, lab.folder / "state")
+    environment["JAX_COMPILATION_CACHE_DIR"] = lab.variables["JAX_COMPILATION_CACHE_DIR"]
+    with (lab.folder / "worker.log").open("a") as log:
+        return subprocess.Popen(
+            command + options, cwd=REPOSITORY, env=environment, stdout=subprocess.PIPE, stderr=log, text=True
+        )
+
+
+def kill_at_step(worker: subprocess.Popen[str], step: int) -> None:
+    assert worker.stdout
+    for line in worker.stdout:
+        event = json.loads(line)
+        if event["event"] == "progress" and event["progress"]["step"] >= step:
+            break
+    worker.send_signal(signal.SIGKILL)
+    worker.wait()
+
+
+def finish(worker: subprocess.Popen[str]) -> list[str]:
+    """The worker's log messages; it must succeed."""
+    output, _ = worker.communicate(timeout=300)
+    assert worker.returncode == 0, output
+    events = [json.loads(line) for line in output.splitlines()]
+    return [event["message"] for event in events if event["event"] == "log"]
+
+
+def copied_store(lab: LabEnvironment, name: str) -> Store:
+    """The same shards under another root: a store of its own for a run."""
+    root = lab.folder / name
+    subprocess.run(["cp", "-r", str(lab.store), str(root)], check=True)
+    return Store(str(root))
+
+
+def curve(store: Store, spec: ArtifactSpec) -> list[tuple[int, str, str]]:
+    with store.artifact(spec).open("metrics.parquet") as file:
+        table = pl.read_parquet(file)
+    return [(row["step"], row["loss"].hex(), row["learning_rate"].hex()) for row in table.to_dicts()]
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(shards: tuple[LabEnvironment, LabGraph]) -> Store:
+    lab, graph = shards
+    store = copied_store(lab, "uninterrupted")
+    finish(start_worker(lab, store, graph.cells[CELL]))
+    return store
+
+
+def test_a_killed_run_resumes_to_the_same_curve_and_the_same_evaluation(
+    shards: tuple[LabEnvironment, LabGraph], uninterrupted: Store
+) -> None:
+    lab, graph = shards
+    spec = graph.cells[CELL]
+    store = copied_store(lab, "killed")
+    kill_at_step(start_worker(lab, store, spec), 13)
+    assert store.record(spec.name, spec.fingerprint) is None
+    messages = finish(start_worker(lab, store, spec))
+    assert any("resuming" in message and "from step" in message for message in messages)
+    assert curve(store, spec) == curve(uninterrupted, spec)
+    ours, theirs = store.artifact(spec).record, uninterrupted.artifact(spec).record
+    assert ours.summary["evals"] == theirs.summary["evals"]
+    assert ours.content == theirs.content
+    assert [row[0] for row in curve(store, spec)] == list(range(spec.config["plan"]["steps"]))
+
+
+def test_an_unreadable_newest_checkpoint_costs_only_the_steps_since_the_one_before(
+    shards: tuple[LabEnvironment, LabGraph], uninterrupted: Store
+) -> None:
+    lab, graph = shards
+    spec = graph.cells[CELL]
+    store = copied_store(lab, "damaged")
+    kill_at_step(start_worker(lab, store, spec), 14)
+    newest = max((Path(store.url(spec)) / "checkpoints").glob("step-*"), key=lambda p: int(p.name.split("-")[1]))
+    for file in newest.rglob("*"):
+        if file.is_file() and file.name != "metadata.json":
+            os.truncate(file, file.stat().st_size // 2)
+    messages = finish(start_worker(lab, store, spec))
+    assert any(f"checkpoint {newest} is unreadable" in message for message in messages)
+    assert any("resuming" in message for message in messages)
+    assert curve(store, spec) == curve(uninterrupted, spec)
+
+
+def test_no_readable_checkpoint_is_an_error_and_never_step_zero(shards: tuple[LabEnvironment, LabGraph]) -> None:
+    lab, graph = shards
+    spec = graph.cells[CELL]
+    store = copied_store(lab, "ruined")
+    kill_at_step(start_worker(lab, store, spec), 14)
+    for metadata in (Path(store.url(spec)) / "checkpoints").glob("step-*/metadata.json"):
+        metadata.write_text("{")
+    worker = start_worker(lab, store, spec)
+    output, _ = worker.communicate(timeout=300)
+    assert worker.returncode == 1
+    error = json.loads(output.splitlines()[-1])["error"]
+    assert "is readable; delete that folder to train from step 0" in error
+    assert store.record(spec.name, spec.fingerprint) is None
+
+
+def test_a_diverged_run_is_recorded_and_has_no_loss(shards: tuple[LabEnvironment, LabGraph]) -> None:
+    lab, graph = shards
+    healthy = graph.cells[CELL]
+    plan = json.loads(json.dumps(dict(healthy.config["plan"])))
+    plan["optimizer"]["adam_lr"] = 1e30
+    spec = ArtifactSpec(healthy.name, healthy.task, healthy.code_version, {"plan": plan}, healthy.inputs, "diverged")
+    store = copied_store(lab, "diverged")
+    finish(start_worker(lab, store, spec))
+    summary = store.artifact(spec).record.summary
+    assert summary["status"] == "diverged"
+    assert summary["eval_loss"] is None
+    assert not (Path(store.url(spec)) / "checkpoints").exists() or not list(
+        Path(store.url(spec)).glob("checkpoints/step-*")
+    )
+
+
+def test_shards_of_another_tokenizer_are_refused_before_the_first_step(
+    shards: tuple[LabEnvironment, LabGraph], tmp_path: Path
+) -> None:
+    lab, graph = shards
+    healthy = graph.cells[CELL]
+    plan = {**healthy.config["plan"], "vocab_size": 4096}
+    spec = ArtifactSpec(healthy.name, healthy.task, healthy.code_version, {"plan": plan}, healthy.inputs, "mismatch")
+    with pytest.raises(MarinError, match="has 512 entries, recipe 'tiny' expects 4096"):
+        build(spec, Store(str(lab.store)), BuildOptions(tmp_path), print)
