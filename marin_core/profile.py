@@ -82,9 +82,10 @@ def load_profile(name: str | None = None) -> Profile:
         )
     try:
         data = tomllib.loads(path.read_text())
-        if unknown := sorted(data.keys() - {"scale", "place"}):
-            raise ValueError(f"unknown section {unknown[0]!r}; there are scale and place")
-        return Profile(path.stem, _scale(data["scale"]), _place(data["place"]))
+        profile = Profile(path.stem, _scale(data.pop("scale")), _place(data.pop("place")))
+        if data:
+            raise ValueError(f"unknown section {min(data)!r}; there are scale and place")
+        return profile
     except (tomllib.TOMLDecodeError, KeyError, TypeError, ValueError, AttributeError) as error:
         cause = f"missing {error}" if isinstance(error, KeyError) else str(error)
         raise MarinError(f"profile {path}: {cause}") from None
