@@ -12,7 +12,7 @@ def refuse_unrequested_training(context: dg.AssetExecutionContext) -> None:
     Raises:
         dagster.Failure: the run selects no assets explicitly.
     """
-    if context.run.asset_selection is None:
+    if not context.run.asset_selection:
         raise dg.Failure(
             f"{context.asset_key.to_user_string()} trains models, and this run names no assets; "
             f"select what to train, for instance: dagster asset materialize --select 'delphi/*'",

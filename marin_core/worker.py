@@ -38,7 +38,9 @@ def main(root: str, plan: str | None, serve: bool, scratch: str, **checkpointing
         _serve(Worker(Store(root), events))
     else:
         assert plan is not None
-        sys.exit(0 if Worker(Store(root), events).run(plan, BuildOptions(Path(scratch), **checkpointing)) else 1)
+        succeeded = Worker(Store(root), events).run(plan, BuildOptions(Path(scratch), **checkpointing))
+        # Not by way of the interpreter's end, where threads of JAX and TensorStore are known to crash.
+        os._exit(0 if succeeded else 1)
 
 
 class Worker:

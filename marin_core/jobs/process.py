@@ -14,6 +14,11 @@ from typing import Any
 from marin_core.build import BuildOptions
 
 
+_KEEP_LARGE_BLOCKS = ":".join(
+    ["glibc.malloc.hugetlb=1", "glibc.malloc.mmap_max=0", "glibc.malloc.trim_threshold=17179869184"]
+)
+
+
 class WorkerDied(Exception):
     """The process ended while it had a job."""
 
@@ -89,7 +94,8 @@ class WorkerProcess:
 
 def worker_environment(threads: int, state_folder: Path) -> dict[str, str]:
     """Variables that must be set before a worker's first import."""
-    flags = os.environ.get("XLA_FLAGS", "")
+    # At level 1 a step is compiled in three quarters of the time, and a small one runs no slower.
+    flags = f"--xla_backend_optimization_level=1 {os.environ.get('XLA_FLAGS', '')}"
     if threads == 1:
         flags += " --xla_cpu_multi_thread_eigen=false"
     return {
@@ -100,6 +106,9 @@ def worker_environment(threads: int, state_folder: Path) -> dict[str, str]:
         "POLARS_MAX_THREADS": str(threads),
         "RAYON_NUM_THREADS": str(threads),
         "XLA_FLAGS": flags.strip(),
+        # XLA allocates its temporaries anew in every step. By default glibc returns such large blocks to the kernel
+        # and pays a page fault for every 4 KiB of them in the next step: a third of a nano step's time.
+        "GLIBC_TUNABLES": os.environ.get("GLIBC_TUNABLES", _KEEP_LARGE_BLOCKS),
         # The compiled step of a shape is the same in every run: start-up falls to a fraction, bits stay.
         "JAX_COMPILATION_CACHE_DIR": os.environ.get("JAX_COMPILATION_CACHE_DIR", str(state_folder / "cache" / "jax")),
         "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",

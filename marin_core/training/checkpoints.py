@@ -30,10 +30,14 @@ def checkpoint_to_resume(fs: fsspec.AbstractFileSystem, folder: str, log: Callab
         try:
             metadata = json.loads(fs.cat_file(f"{url}/metadata.json"))
             _read_all(url)
-            return Checkpoint(url, int(metadata["step"]))
+            checkpoint = Checkpoint(url, int(metadata["step"]))
         except (ValueError, KeyError, OSError) as error:
             damaged.append(url)
-            log(f"checkpoint {url} is unreadable ({str(error).splitlines()[0]}); trying the one before")
+            log(f"checkpoint {url} is unreadable ({str(error).splitlines()[0][:200]}); trying the one before")
+        else:
+            for unreadable in damaged:  # or the run could not save there again
+                fs.rm(unreadable, recursive=True)
+            return checkpoint
     if damaged:
         raise MarinError(
             f"none of the {len(damaged)} checkpoints in {folder} is readable; delete that folder to train from step 0"

@@ -33,7 +33,14 @@ class Diverged(MarinError):
 
     def __init__(self, step: int, loss: float):
         super().__init__(f"diverged at step {step}: loss is {loss}; lower the recipe's reference_learning_rate")
-        self.step = step
+
+
+class StopTraining(BaseException):
+    """Carries an error out of Levanter, which logs and forgets every `Exception` of a tracker."""
+
+    def __init__(self, cause: MarinError):
+        super().__init__(str(cause))
+        self.cause = cause
 
 
 @dataclass(frozen=True)
@@ -146,7 +153,10 @@ def tracker_config(heard: RunMetrics) -> "TrackerConfig":
         name = "marin"
 
         def log(self, metrics: Mapping[str, Any], *, step: int | None, commit: bool | None = None) -> None:
-            heard.hear(metrics, None if step is None else int(step))
+            try:
+                heard.hear(metrics, None if step is None else int(step))
+            except MarinError as error:
+                raise StopTraining(error) from error
 
     @dataclasses.dataclass
     class RunTrackerConfig(TrackerConfig):

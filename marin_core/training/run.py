@@ -10,7 +10,7 @@ from marin_core.recipes import TrainPlan
 from marin_core.store import Writer, canonical_json, digest
 from marin_core.training.checkpoints import checkpoint_to_resume
 from marin_core.training.levanter_config import Checkpointing, TrainData, levanter_config
-from marin_core.training.metrics import Diverged, MetricsLog, Progress, RunMetrics, tracker_config
+from marin_core.training.metrics import Diverged, MetricsLog, Progress, RunMetrics, StopTraining, tracker_config
 
 
 @dataclass(frozen=True)
@@ -69,8 +69,10 @@ def train(
     status = "succeeded"
     try:
         train_lm.main(config)
-    except Diverged as diverged:
-        log(f"{writer.spec.label} {diverged}")
+    except StopTraining as stop:
+        if not isinstance(stop.cause, Diverged):
+            raise stop.cause from None
+        log(f"{writer.spec.label} {stop.cause}")
         status = "diverged"
     if status == "succeeded" and len(metrics.rows) != plan.steps:
         raise MarinError(

@@ -19,7 +19,7 @@ from marin_core.store import ArtifactSpec, Store
 from tests.conftest import REPOSITORY, LabEnvironment
 
 pytestmark = pytest.mark.slow
-CELL = "2e9-d0024"
+CELL = "3e9-d0024"
 
 
 @pytest.fixture(scope="module")
