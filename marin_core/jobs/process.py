@@ -13,7 +13,6 @@ from typing import Any
 
 from marin_core.build import BuildOptions
 
-
 _KEEP_LARGE_BLOCKS = ":".join(
     ["glibc.malloc.hugetlb=1", "glibc.malloc.mmap_max=0", "glibc.malloc.trim_threshold=17179869184"]
 )

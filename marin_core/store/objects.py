@@ -1,4 +1,4 @@
-"""The small contract that the commit protocol needs from a place, and the choice of a back end by URL.
+"""The small contract that the commit protocol needs from a place. Its back ends are chosen in `backends.py`.
 
 Bulk data does not pass through here: libraries read and write it by URL (fsspec, TensorStore, Arrow).
 """
@@ -6,8 +6,6 @@ Bulk data does not pass through here: libraries read and write it by URL (fsspec
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Protocol
-
-from marin_core.errors import MarinError
 
 
 @dataclass(frozen=True)
@@ -38,30 +36,3 @@ class ObjectStore(Protocol):
     def list(self, prefix: str) -> Iterator[tuple[str, int]]:
         """(path, size in bytes) of every object below a prefix, in order of path."""
         ...
-
-
-def open_objects(root: str) -> ObjectStore:
-    """The back end for a root: a local path, `gs://`, or what obstore serves with conditional puts (`s3://`, `az://`).
-
-    Raises:
-        MarinError: unknown scheme, or the extra that serves it is not installed.
-    """
-    scheme, separator, _ = root.partition("://")
-    if not separator:
-        from marin_core.store.local import LocalObjects
-
-        return LocalObjects(root)
-    try:
-        if scheme == "gs":
-            from marin_core.store.gcs import GcsObjects
-
-            return GcsObjects(root)
-        if scheme in ("s3", "az"):
-            from marin_core.store.conditional import ConditionalObjects
-
-            return ConditionalObjects(root)
-    except ImportError as error:
-        raise MarinError(
-            f"store {root!r} needs the package {error.name!r}; install it with `uv sync --extra gke`"
-        ) from None
-    raise MarinError(f"store {root!r} has the unknown scheme {scheme!r}; use a local path, gs://, s3:// or az://")

@@ -18,8 +18,8 @@ import fsspec
 from fsspec.core import url_to_fs
 
 from marin_core.errors import MarinError, disk_full_message
+from marin_core.store.backends import open_objects
 from marin_core.store.lease import Lease
-from marin_core.store.objects import open_objects
 from marin_core.store.record import ArtifactRecord, FileEntry, InputEntry, Provenance
 from marin_core.store.spec import ArtifactSpec, canonical_json, digest
 

@@ -8,7 +8,6 @@ import subprocess
 import time
 import urllib.request
 from collections.abc import Iterator
-from pathlib import Path
 
 import dagster as dg
 import pytest

@@ -142,3 +142,11 @@ def test_a_fit_survives_json(losses: list[float]) -> None:
 def test_a_fit_of_nothing_survives_json() -> None:
     found = fit((), ())
     assert IsoFlop.from_json(json.loads(json.dumps(found.to_json(), allow_nan=False))) == found
+
+
+def test_a_nearly_flat_curve_is_flagged_however_far_its_minimum_is() -> None:
+    tokens = [1e5, 2e5, 4e5, 8e5]
+    losses = [5.0 - 0.1 * step + 1e-9 * step**2 for step in range(4)]
+    fit = fit_isoflop(1e11, tokens, tokens, losses)
+    assert fit.problem
+    assert fit.optimal_tokens is None
