@@ -1,7 +1,10 @@
 """How an asset gets its artifact: reused if committed, built here if light, else as a job that is followed."""
 
+import shlex
+import sys
 from collections.abc import Mapping, Sequence
 from functools import cached_property
+from pathlib import Path
 
 import dagster as dg
 
@@ -39,6 +42,7 @@ class Lab:
             scratch=environment.state_folder() / "scratch",
             checkpoint_every_seconds=self.profile.place.checkpoint_every_seconds,
             checkpoint_every_steps=self.profile.place.checkpoint_every_steps,
+            command=shlex.join([*(Path(name).name for name in sys.orig_argv[1:2]), *sys.orig_argv[2:]]),
             dagster_run=self._dagster_run,
         )
 

@@ -57,7 +57,8 @@ def install() -> None:
 
 @dataclass(frozen=True)
 class PrefixSelection(AssetSelection):
-    """Every asset under a prefix, and before them every unpartitioned asset upstream that the store lacks."""
+    """Every asset under a prefix, and before them every unpartitioned asset upstream that the store lacks or that is
+    made from such a one."""
 
     prefix: str
 
@@ -68,7 +69,10 @@ class PrefixSelection(AssetSelection):
         prerequisites = _missing_upstream(asset_graph, selected)
         if prerequisites:
             names = ", ".join(sorted(artifact_name(key) for key in prerequisites))
-            print(f"{self}: adding {len(prerequisites)} assets that the store lacks: {names}", file=sys.stderr)
+            print(
+                f"{self}: adding {len(prerequisites)} assets that the store lacks or that come after those: {names}",
+                file=sys.stderr,
+            )
         return selected | prerequisites
 
     def to_selection_str(self) -> str:
@@ -112,6 +116,9 @@ def _missing_upstream(asset_graph: BaseAssetGraph, selected: AbstractSet[dg.Asse
         profile = load_profile()
         specs = {asset_key(spec.name): spec for spec in LabGraph.of(profile).unpartitioned()}
         store = Store(profile.place.store)
-        return {key for key in upstream if key in specs and store.current(specs[key]) is None}
+        found = {key for key in upstream if key in specs and store.current(specs[key]) is None}
+        while more := {k for k in upstream - found if k in specs and asset_graph.get(k).parent_keys & found}:
+            found |= more
+        return found
     except MarinError as error:
         raise click.ClickException(str(error)) from None

@@ -16,6 +16,7 @@ class BuildOptions:
     scratch: Path
     checkpoint_every_seconds: float | None = None
     checkpoint_every_steps: int | None = None
+    command: str | None = None
     dagster_run: str | None = None
     retries: int = 0
 
@@ -65,7 +66,11 @@ def build(
                 return writer.committed
             outcome = task.load()(Build(spec, store, writer, options, log, report))
             return writer.commit(
-                outcome.summary, content=outcome.content, dagster_run=options.dagster_run, retries=options.retries
+                outcome.summary,
+                content=outcome.content,
+                command=options.command,
+                dagster_run=options.dagster_run,
+                retries=options.retries,
             )
     except OSError as error:
         message = disk_full_message(error, store.url(spec))

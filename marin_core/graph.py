@@ -33,7 +33,7 @@ def heldout_run(heldout: ArtifactSpec, store: Store) -> ArtifactSpec:
     """The training run that a `delphi/heldout` artifact reports on."""
     chosen = store.artifact(heldout.inputs["forecast"]).read_json("forecast.json")["run"]
     recipe = ScalingRecipe.from_json(heldout.config["recipe"])
-    candidate = recipe.candidate(chosen["flops"], chosen["hidden_dim"])
+    candidate = recipe.as_published(recipe.candidate(chosen["flops"], chosen["hidden_dim"]))
     plan = TrainPlan.of(recipe, candidate, eval_sequences=heldout.config["eval_sequences"], seed=heldout.config["seed"])
     return train_spec(plan, candidate.key, heldout.inputs["mixture"])
 

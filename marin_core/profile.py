@@ -10,7 +10,7 @@ from typing import Any
 from marin_core import environment
 from marin_core.data.sources import SOURCES, InstalledSource
 from marin_core.errors import MarinError
-from marin_core.recipes import RECIPES, ScalingRecipe
+from marin_core.recipes import RECIPES, CompletedAdamHParams, ScalingRecipe
 
 _PROFILES = Path(__file__).parent / "profiles"
 
@@ -122,7 +122,8 @@ def _recipe(data: dict[str, Any]) -> ScalingRecipe:
         return RECIPES[base]
     if "name" not in fork or "version" not in fork:
         raise ValueError(f"a fork of recipe {base!r} needs a name and a version of its own")
-    hparams = dataclasses.replace(RECIPES[base].hparams, **fork.pop("hparams", {}))
+    # `rule = "module:Class"` among them names a subclass of CompletedAdamHParams.
+    hparams = CompletedAdamHParams.from_json({**RECIPES[base].hparams.to_json(), **fork.pop("hparams", {})})
     return dataclasses.replace(RECIPES[base], hparams=hparams, **fork)
 
 

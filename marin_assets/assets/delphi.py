@@ -97,7 +97,9 @@ def train_missing_cells(context: dg.AssetExecutionContext, lab: Lab) -> None:
         # Also after a failure: what did finish is there, and is seen to be there.
         for key, spec in cells.items():
             record = lab.store.current(spec)
-            if record is not None and (key in missing or key not in shown):
+            if record is not None and record.summary["status"] == "diverged":
+                context.log.warning(f"{spec.label} diverged; it is recorded and stays out of the fits")
+            elif record is not None and (key in missing or key not in shown):
                 lab.report_cell(context, key, record, reused=key not in missing)
 
 

@@ -39,7 +39,7 @@ def artifact_asset(
     """The asset of an unpartitioned artifact.
 
     `find` gets the spec from the graph of the run, `deps` names its upstream assets where they are not the spec's
-    inputs, `prepare` runs before an artifact that is not committed is built, `checks` looks at the result.
+    inputs, `prepare` runs first, `checks` looks at the result.
     """
 
     @dg.asset(
@@ -55,7 +55,7 @@ def artifact_asset(
     def body(context: dg.AssetExecutionContext, lab: LabResource) -> dg.MaterializeResult:
         with plain_errors():
             wanted = find(lab.lab.graph)
-            if prepare and lab.lab.store.current(wanted) is None:
+            if prepare:
                 prepare(context, lab.lab)
             result = lab.lab.materialize(context, wanted)
             found = checks(lab.lab) if checks else ()

@@ -42,6 +42,8 @@ def build_mixture(
         name: {
             "artifact": tokenized[name].record.name,
             "fingerprint": tokenized[name].record.fingerprint,
+            # A run reads the shards through its mixture: other shards make another mixture.
+            "content": tokenized[name].record.content,
             "nominal_share": weights[name] / total,
             "effective_share": counts[name] / block_size,
             "train_tokens": tokenized[name].record.summary["train_tokens"],

@@ -5,6 +5,7 @@ pool fixes its thread count, because the order of floating-point sums, and so th
 on it: the same job has the same bits however many run beside it.
 """
 
+import contextlib
 import os
 import re
 import threading
@@ -51,6 +52,7 @@ class LocalLauncher:
         self._executor.shutdown(wait=False, cancel_futures=True)
         with self._free:
             idle, self._idle = self._idle, []
+            self._free.notify_all()
         for worker in idle:
             worker.close()
 
@@ -93,7 +95,7 @@ class LocalLauncher:
             if self._closed:
                 return None
             self._threads_in_use += threads
-            fitting = next((w for w in self._idle if w.threads == threads), None)
+            fitting = next((w for w in self._idle if w.threads == threads and w.alive), None)
             if fitting:
                 self._idle.remove(fitting)
                 return fitting
@@ -103,7 +105,13 @@ class LocalLauncher:
             number = self._started
         for worker in misfits:
             worker.close()
-        return WorkerProcess(self._store.root, self._state, threads, number)
+        try:
+            return WorkerProcess(self._store.root, self._state, threads, number)
+        except BaseException:
+            with self._free:
+                self._threads_in_use -= threads
+                self._free.notify_all()
+            raise
 
     def _give_back(self, worker: WorkerProcess, threads: int) -> None:
         with self._free:
@@ -178,6 +186,8 @@ class LocalJob:
 def usable_cores() -> int:
     """Cores of this process, or fewer where memory is short: a worker with Levanter loaded takes over a gigabyte."""
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    with contextlib.suppress(OSError, ValueError):  # a container's own limit; "max" is none
+        memory = min(memory, int(Path("/sys/fs/cgroup/memory.max").read_text()))
     return max(1, min(len(os.sched_getaffinity(0)), memory // _WORKER_BYTES))
 
 

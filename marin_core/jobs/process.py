@@ -61,7 +61,10 @@ class WorkerProcess:
         except BrokenPipeError:
             raise WorkerDied(self._how_it_ended()) from None
         for line in self._process.stdout:
-            event = json.loads(line)
+            try:
+                event = json.loads(line)
+            except json.JSONDecodeError:
+                break  # its end cut the line short
             if event["event"] == "done":
                 return None
             if event["event"] == "failed":

@@ -198,8 +198,12 @@ class ScalingRecipe:
             raise RecipeError(f"recipe {self.name!r} has no published token law; materialize delphi/* to fit one")
         by_tokens = sorted(self.candidates(flops), key=lambda c: c.tokens)
         chosen = next((c for c in by_tokens if c.tokens >= law.tokens(flops)), by_tokens[-1])
-        override = self.batch_overrides.get(flops)
-        return self.with_batch_size(chosen, override) if override else chosen
+        return self.as_published(chosen)
+
+    def as_published(self, candidate: Candidate) -> Candidate:
+        """The run in the batch that published runs of its budget used, where that is another."""
+        override = self.batch_overrides.get(candidate.flops)
+        return self.with_batch_size(candidate, override) if override else candidate
 
     def with_batch_size(self, candidate: Candidate, batch_size: int) -> Candidate:
         """The same model and horizon at another batch; optimizer settings follow from the integer token count."""

@@ -83,7 +83,8 @@ def fit_isoflop(flops: float, tokens: Sequence[float], params: Sequence[float], 
     if not x.min() < minimum < x.max():
         edge = "smallest" if minimum <= x.min() else "largest"
         return result(
-            coefficients, f"the minimum, {10.0 ** min(minimum, 300):.3g} tokens, is beyond the run with the {edge} token count"
+            coefficients,
+            f"the minimum, {10.0 ** min(minimum, 300):.3g} tokens, is beyond the run with the {edge} token count",
         )
     return result(coefficients, None)
 

@@ -5,7 +5,7 @@ from marin_core.store.objects import ObjectStore
 
 
 def open_objects(root: str) -> ObjectStore:
-    """The back end for a root: a local path, `gs://`, or what obstore serves with conditional puts (`s3://`, `az://`).
+    """The back end for a root: a local path, `gs://`, or `s3://` through obstore.
 
     Raises:
         MarinError: unknown scheme, or the extra that serves it is not installed.
@@ -20,7 +20,7 @@ def open_objects(root: str) -> ObjectStore:
             from marin_core.store.gcs import GcsObjects
 
             return GcsObjects(root)
-        if scheme in ("s3", "az"):
+        if scheme == "s3":
             from marin_core.store.conditional import ConditionalObjects
 
             return ConditionalObjects(root)
@@ -28,4 +28,4 @@ def open_objects(root: str) -> ObjectStore:
         raise MarinError(
             f"store {root!r} needs the package {error.name!r}; install it with `uv sync --extra gke`"
         ) from None
-    raise MarinError(f"store {root!r} has the unknown scheme {scheme!r}; use a local path, gs://, s3:// or az://")
+    raise MarinError(f"store {root!r} has the unknown scheme {scheme!r}; use a local path, gs:// or s3://")

@@ -1,4 +1,4 @@
-"""The store's contract on whatever obstore serves with conditional puts: S3, Azure, and memory for tests."""
+"""The store's contract on what obstore serves with conditional puts: S3, and memory for tests."""
 
 from collections.abc import Iterator
 

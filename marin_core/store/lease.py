@@ -145,7 +145,7 @@ def _process_started(pid: int) -> str:
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
         return "" if fields[0] in "ZX" else fields[19]
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):
         if Path("/proc").is_dir():
             return ""
     try:

@@ -49,12 +49,15 @@ class Provenance:
     retries: int
 
     @classmethod
-    def of(cls, *, started: str, ended: str, dagster_run: str | None, retries: int) -> "Provenance":
+    def of(
+        cls, *, started: str, ended: str, command: str | None, dagster_run: str | None, retries: int
+    ) -> "Provenance":
+        """`command` is what a person typed, where that is not what this process was started with."""
         commit, dirty = code_state()
         return cls(
             commit=commit,
             dirty=dirty,
-            command=shlex.join(sys.orig_argv),
+            command=command or shlex.join(sys.orig_argv),
             host=socket.gethostname(),
             user=_user(),
             python=platform.python_version(),

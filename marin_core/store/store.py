@@ -85,11 +85,26 @@ class Store:
 
     def __init__(self, root: str):
         self.root = root.rstrip("/")
-        self.objects = open_objects(self.root)
+        with self._readable():
+            self.objects = open_objects(self.root)
 
     @cached_property
     def fs(self) -> fsspec.AbstractFileSystem:
-        return url_to_fs(self.root)[0]
+        with self._readable():
+            return url_to_fs(self.root)[0]
+
+    @contextlib.contextmanager
+    def _readable(self) -> Iterator[None]:
+        """Whatever a back end says of a place that it cannot reach, in one line."""
+        try:
+            yield
+        except MarinError:
+            raise
+        except Exception as error:  # every back end has its own
+            cause = getattr(error, "strerror", None) or (str(error).splitlines() or [type(error).__name__])[0]
+            raise StoreError(
+                f"store {self.root} cannot be read: {cause}; check its path and credentials, or set MARIN_STORE"
+            ) from error
 
     def url(self, spec: ArtifactSpec) -> str:
         return f"{self.root}/{_folder(spec.name, spec.fingerprint)}"
@@ -101,7 +116,8 @@ class Store:
             StoreError: the record is there but cannot be read.
         """
         path = f"{_folder(name, fingerprint)}/{RECORD}"
-        stored = self.objects.read(path)
+        with self._readable():
+            stored = self.objects.read(path)
         if stored is None:
             return None
         try:
@@ -184,7 +200,7 @@ class Store:
         lease = Lease.acquire(self.objects, f"{_folder(spec.name, spec.fingerprint)}.lease", on_wait)
         try:
             writer = Writer(self, spec, lease)
-            if writer.committed is None and not (writer.same_inputs_as_before() and resumable):
+            if writer.committed is None and not (resumable and writer.same_inputs_as_before()):
                 writer.clear()
             yield writer
         finally:
@@ -202,8 +218,8 @@ class Writer:
         self.committed = store.current(spec)
         self.started = utc_now()
         if self.committed is None:
-            self._retire_record()
             self._inputs = {role: self._input(spec) for role, spec in self.spec.inputs.items()}
+            self._retire_record()
             self.fs.makedirs(self.url, exist_ok=True)
 
     def path(self, *parts: str) -> str:
@@ -225,14 +241,16 @@ class Writer:
         self._lease.check()
 
     def same_inputs_as_before(self) -> bool:
-        """Whether an earlier attempt, if any, read inputs of the same content; remembers this one's."""
+        """Whether an earlier attempt, if any, read inputs of the same content; then the work began when it did."""
         path = f"{_folder(self.spec.name, self.spec.fingerprint)}.attempt"
-        inputs = canonical_json({role: entry.content for role, entry in self._inputs.items()}).encode()
-        before = self._store.objects.read(path)
-        if before is not None and before.data == inputs:
+        inputs = {role: entry.content for role, entry in self._inputs.items()}
+        stored = self._store.objects.read(path)
+        before = json.loads(stored.data) if stored else {}
+        if before.get("inputs") == inputs:
+            self.started = before["started"]
             return True
         self._store.objects.delete(path)
-        self._store.objects.create(path, inputs)
+        self._store.objects.create(path, json.dumps({"inputs": inputs, "started": self.started}).encode())
         return False
 
     def clear(self) -> None:
@@ -245,6 +263,7 @@ class Writer:
         summary: Mapping[str, Any],
         *,
         content: str | None = None,
+        command: str | None = None,
         dagster_run: str | None = None,
         retries: int = 0,
     ) -> ArtifactRecord:
@@ -268,7 +287,13 @@ class Writer:
             content=content or digest(canonical_json([[f.path, f.sha256] for f in files])),
             files=files,
             summary=dict(summary),
-            provenance=Provenance.of(started=self.started, ended=utc_now(), dagster_run=dagster_run, retries=retries),
+            provenance=Provenance.of(
+                started=self.started,
+                ended=utc_now(),
+                command=command,
+                dagster_run=dagster_run,
+                retries=retries,
+            ),
         )
         data = json.dumps(record.to_json(), indent=2, sort_keys=True, allow_nan=False).encode()
         self._lease.renew()

@@ -161,7 +161,7 @@ def tabulate(build: Build) -> Outcome:
     heldout_row = {k: v for k, v in heldout.items() if k not in ("started", "ended")}
     runs = _runs(build).with_columns(kind=pl.lit("isoflop"))
     held_out = pl.DataFrame([heldout_row], schema_overrides=_runs(build).schema).with_columns(kind=pl.lit("held-out"))
-    table = pl.concat([runs, held_out.select(runs.columns)])
+    table = pl.concat([runs, held_out], how="diagonal")  # a diverged run has no evaluations
     with build.writer.open("runs.parquet") as file:
         table.write_parquet(file)
     return Outcome({"rows": len(table), "columns": table.columns})
@@ -195,8 +195,7 @@ def _run_row(record: ArtifactRecord) -> dict[str, Any]:
 
 
 def _runs(build: Build) -> pl.DataFrame:
-    with build.input("suite").open("runs.parquet") as file:
-        return pl.read_parquet(file)
+    return pl.read_parquet(build.input("suite").read("runs.parquet"))
 
 
 def _curves(runs: pl.DataFrame) -> list[Curve]:
@@ -216,8 +215,7 @@ def _fits(build: Build) -> list[IsoFlop]:
 
 
 def _resampled(build: Build) -> Bootstrap:
-    with build.input("scaling_law").open("resampled_laws.parquet") as file:
-        return Bootstrap.from_table(pl.read_parquet(file))
+    return Bootstrap.from_table(pl.read_parquet(build.input("scaling_law").read("resampled_laws.parquet")))
 
 
 def _loss_law(laws: dict[str, Any]) -> LossLaw:

@@ -11,7 +11,7 @@ from marin_core.errors import MarinError
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A checkpoint directory. `step` counts completed steps."""
+    """A checkpoint directory. `step` is the index of the last completed step, as Levanter names it."""
 
     url: str
     step: int

@@ -1,5 +1,6 @@
 """The record of a run while it happens: one row per step, kept through a kill, and the tracker that writes it."""
 
+import contextlib
 import dataclasses
 import json
 import math
@@ -54,7 +55,8 @@ class Progress:
 
 
 class MetricsLog:
-    """Rows of a run in `metrics*.jsonl` of its artifact, readable after a kill at any moment."""
+    """Rows of a run in `metrics*.jsonl` of its artifact, readable after a kill at any moment, until they are
+    `metrics.parquet`."""
 
     def __init__(self, writer: Writer):
         self._writer = writer
@@ -62,9 +64,14 @@ class MetricsLog:
         self._pending: list[str] = []
         self._flushed = time.monotonic()
 
-    def load(self, before_step: int) -> list[dict[str, Any]]:
-        """The rows with step < `before_step`, in order, later attempts winning; the rest is forgotten for good."""
+    def load(self, up_to_step: int) -> list[dict[str, Any]]:
+        """The rows with step <= `up_to_step`, in order, later attempts winning; the rest is forgotten for good."""
         rows: dict[int, dict[str, Any]] = {}
+        table = self._writer.path("metrics.parquet")
+        if self._writer.fs.exists(table):  # killed after its last step
+            with contextlib.suppress(pl.exceptions.PolarsError):
+                finished = pl.read_parquet(bytes(self._writer.fs.cat_file(table)))  # type: ignore[arg-type]
+                rows = {row["step"]: row for row in finished.to_dicts()}
         for path in self._files():
             for line in bytes(self._writer.fs.cat_file(path)).decode(errors="replace").splitlines():  # type: ignore[arg-type]
                 try:
@@ -72,7 +79,7 @@ class MetricsLog:
                 except json.JSONDecodeError:
                     continue  # the kill cut this line short
                 rows[row["step"]] = row
-        kept = [rows[step] for step in sorted(rows) if step < before_step]
+        kept = [rows[step] for step in sorted(rows) if step <= up_to_step]
         self.remove()
         for row in kept:
             self.append(row, flush=False)
@@ -127,8 +134,13 @@ class RunMetrics:
             elif name == "optim/adam_lr":
                 self._row["adam_lr"] = float(value)
         # The final hooks repeat the last step's loss, and those of an already complete run report zero.
-        if "train/loss" in metrics and step is not None and step >= len(self.rows):
+        if "train/loss" in metrics and step is not None and step > self.last_step:
             self._finish_step(step, float(metrics["train/loss"]))
+
+    @property
+    def last_step(self) -> int:
+        """Index of the last step that is recorded, -1 before the first."""
+        return self.rows[-1]["step"] if self.rows else -1
 
     def table(self) -> pl.DataFrame:
         return pl.DataFrame(self.rows, schema=_SCHEMA)

@@ -1,5 +1,6 @@
 """Runs a TrainPlan with Levanter's own `train_lm`, in a worker process, resuming what an earlier attempt left."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -44,9 +45,9 @@ def train(
     checkpoints = writer.path("checkpoints")
     resume = checkpoint_to_resume(writer.fs, checkpoints, log)
     history = MetricsLog(writer)
-    rows = history.load(before_step=resume.step if resume else 0)
+    rows = history.load(up_to_step=resume.step if resume else -1)
     if resume:
-        log(f"resuming {writer.spec.label} from step {resume.step} of {plan.steps}")
+        log(f"resuming {writer.spec.label} after step {resume.step + 1} of {plan.steps}")
 
     def checked_report(progress: Progress) -> None:
         writer.check()
@@ -69,14 +70,16 @@ def train(
     status = "succeeded"
     try:
         train_lm.main(config)
+        if not math.isfinite(_eval_loss(metrics.evals)):
+            raise StopTraining(Diverged(metrics.last_step, _eval_loss(metrics.evals)))
     except StopTraining as stop:
         if not isinstance(stop.cause, Diverged):
             raise stop.cause from None
         log(f"{writer.spec.label} {stop.cause}")
         status = "diverged"
-    if status == "succeeded" and len(metrics.rows) != plan.steps:
+    if status == "succeeded" and metrics.last_step != plan.steps - 1:
         raise MarinError(
-            f"{writer.spec.label} ended after {len(metrics.rows)} of {plan.steps} steps; materialize it again"
+            f"{writer.spec.label} ended after {metrics.last_step + 1} of {plan.steps} steps; materialize it again"
         )
     return _finish(plan, writer, metrics, history, status)
 
@@ -88,29 +91,43 @@ def _finish(
     writer.write_json("evals.json", metrics.evals)
     with writer.open("metrics.parquet") as file:
         metrics.table().write_parquet(file)
+    # After the table, which a later attempt can read as well.
     history.remove()
-    _keep_last_checkpoint(writer, None if status == "diverged" else plan.steps)
+    _keep_last_checkpoint(writer, None if status == "diverged" else plan.steps - 1)
     losses = [row["loss"] for row in metrics.rows]
     last = losses[-10:]
     seconds = sum(row["seconds"] for row in metrics.rows)
+    tokens = len(losses) * plan.batch_size * plan.seq_len
+    finished = status == "succeeded"
     summary = {
         "status": status,
         "steps": len(losses),
-        "tokens": len(losses) * plan.batch_size * plan.seq_len,
+        "tokens": tokens,
         "flops": plan.flops,
         "hidden_dim": plan.hidden_dim,
-        "train_loss": None if status == "diverged" else sum(last) / len(last),
-        "eval_loss": metrics.evals.get("eval/macro_loss") if status == "succeeded" else None,
-        "evals": {k: v for k, v in metrics.evals.items() if status == "succeeded" and "loading_time" not in k},
+        "train_loss": sum(last) / len(last) if finished else None,
+        "eval_loss": _eval_loss(metrics.evals) if finished else None,
+        "evals": {k: v for k, v in metrics.evals.items() if "loading_time" not in k} if finished else {},
         "train_seconds": round(seconds, 2),
-        "tokens_per_second": round(len(losses) * plan.batch_size * plan.seq_len / max(seconds, 1e-9), 1),
+        "tokens_per_second": round(tokens / max(seconds, 1e-9), 1),
     }
     content = digest(canonical_json([[loss.hex() for loss in losses], summary["evals"], status]))
     return summary, content
 
 
+def _eval_loss(evals: dict[str, float]) -> float:
+    """Mean over the validation sets of nats per token; Levanter reports no macro average of a single set."""
+    return evals.get("eval/macro_loss", evals.get("eval/loss", math.nan))
+
+
 def _keep_last_checkpoint(writer: Writer, step: int | None) -> None:
-    """Drop what only a resume would have needed."""
+    """Drop what only a resume would have needed. None keeps nothing.
+
+    Raises:
+        MarinError: there is no checkpoint of the last step.
+    """
+    if step is not None and not writer.fs.exists(writer.path("checkpoints", f"step-{step}", "metadata.json")):
+        raise MarinError(f"{writer.spec.label} has no checkpoint of its last step; materialize it again")
     folder = writer.path("checkpoints")
     for entry in writer.fs.ls(folder, detail=True) if writer.fs.exists(folder) else []:
         if entry["type"] == "directory" and entry["name"].rsplit("/", 1)[-1] != f"step-{step}":

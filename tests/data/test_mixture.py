@@ -103,6 +103,7 @@ def test_a_mixture_states_the_shares_that_training_sees(store: Store) -> None:
     assert written["components"]["code"] == {
         "artifact": "tokenized/code",
         "fingerprint": specification("code").fingerprint,
+        "content": tokenized["code"].record.content,
         "nominal_share": 2 / 3,
         "effective_share": 11 / 16,
         "train_tokens": 1000,

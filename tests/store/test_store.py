@@ -22,7 +22,7 @@ CURATED = ArtifactSpec("curated/code", "curate", "1", {"source": "code"}, {"raw"
 WRITE_UNTIL_KILLED = """
 import json, sys, time
 from marin_core.store import ArtifactSpec, Store
-with Store(sys.argv[1]).writer(ArtifactSpec.from_json(json.loads(sys.argv[2]))) as writer:
+with Store(sys.argv[1]).writer(ArtifactSpec.from_json(json.loads(sys.argv[2])), resumable=True) as writer:
     writer.write_json("checkpoints/half.json", [1])
     print("written", flush=True)
     time.sleep(600)

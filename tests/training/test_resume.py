@@ -19,7 +19,7 @@ from marin_core.store import ArtifactSpec, Store
 from tests.conftest import REPOSITORY, LabEnvironment
 
 pytestmark = pytest.mark.slow
-CELL = "3e9-d0024"
+CELL = "4e9-d0056"
 
 
 @pytest.fixture(scope="module")
@@ -92,7 +92,7 @@ def test_a_killed_run_resumes_to_the_same_curve_and_the_same_evaluation(
     kill_at_step(start_worker(lab, store, spec), 13)
     assert store.record(spec.name, spec.fingerprint) is None
     messages = finish(start_worker(lab, store, spec))
-    assert any("resuming" in message and "from step" in message for message in messages)
+    assert any("resuming" in message and "after step" in message for message in messages)
     assert curve(store, spec) == curve(uninterrupted, spec)
     ours, theirs = store.artifact(spec).record, uninterrupted.artifact(spec).record
     assert ours.summary["evals"] == theirs.summary["evals"]
@@ -157,3 +157,26 @@ def test_shards_of_another_tokenizer_are_refused_before_the_first_step(
     spec = ArtifactSpec(healthy.name, healthy.task, healthy.code_version, {"plan": plan}, healthy.inputs, "mismatch")
     with pytest.raises(MarinError, match="has 512 entries, recipe 'tiny' expects 4096"):
         build(spec, Store(str(lab.store)), BuildOptions(tmp_path), print)
+
+
+def test_a_finished_run_keeps_the_checkpoint_of_its_last_step(
+    shards: tuple[LabEnvironment, LabGraph], uninterrupted: Store
+) -> None:
+    _, graph = shards
+    spec = graph.cells[CELL]
+    record = uninterrupted.artifact(spec).record
+    folders = {file.path.split("/")[1] for file in record.files if file.path.startswith("checkpoints/step-")}
+    assert folders == {f"step-{spec.config['plan']['steps'] - 1}"}
+
+
+def test_a_run_killed_between_its_last_step_and_its_record_is_only_committed(
+    shards: tuple[LabEnvironment, LabGraph], uninterrupted: Store
+) -> None:
+    lab, graph = shards
+    spec = graph.cells[CELL]
+    store = Store(str(lab.folder / "unrecorded"))
+    subprocess.run(["cp", "-r", uninterrupted.root, store.root], check=True)
+    (Path(store.url(spec)) / "artifact.json").unlink()
+    finish(start_worker(lab, store, spec))
+    assert curve(store, spec) == curve(uninterrupted, spec)
+    assert store.artifact(spec).record.content == uninterrupted.artifact(spec).record.content
