@@ -58,4 +58,9 @@ def _event_text(event: DagsterEvent) -> str:
         if failure.user_failure_data and failure.user_failure_data.description:
             return failure.user_failure_data.description
         return failure.error.to_string() if failure.error else "failed"
+    if event.event_type is DagsterEventType.RUN_FAILURE and event.job_failure_data.error:
+        error = event.job_failure_data.error
+        while error.cause:
+            error = error.cause
+        return f"the run failed: {error.message.removeprefix('dagster._core.definitions.events.Failure: ').strip()}"
     return event.message or event.event_type_value

@@ -1,6 +1,7 @@
 """What a person sees and does in the web UI, in a real browser on a real `dagster dev`."""
 
 import os
+import re
 import shutil
 import signal
 import socket
@@ -111,10 +112,10 @@ def test_one_cell_is_trained_from_the_ui(page: Page, address: str, lab: LabEnvir
     shutil.rmtree(lab.store / spec.name / spec.fingerprint)
     page.goto(f"{address}/assets/checkpoints/delphi?view=partitions")
     page.get_by_role("button", name="Materialize").first.click()
-    selection = page.get_by_test_id("dimension-range-input").first
-    selection.fill(key)
-    selection.press("Enter")
-    page.get_by_test_id("launch-button").click()
+    page.get_by_text("Select a partition or create one").click()
+    page.get_by_text(key, exact=True).last.click()
+    page.keyboard.press("Escape")
+    page.get_by_role("button", name=re.compile("^Launch")).click()
     deadline = time.monotonic() + 240
     while Store(str(lab.store)).record(spec.name, spec.fingerprint) is None:
         assert time.monotonic() < deadline
