@@ -62,7 +62,7 @@ def law_figure(
         linewidth=0,
         label="95 % interval",
     )
-    formula = f"L = {law.irreducible:.3g} + {law.coefficient:.3g} · C^-{law.exponent:.3g}"
+    formula = f"L = {law.irreducible:.2f} + {law.coefficient:.3g} · C^-{law.exponent:.3f}"
     axes.plot(budgets, [law.loss(c) for c in budgets], color="#2b6a99", linewidth=1.5, label=formula)
     axes.plot(
         [f.flops for f in used], [f.optimal_loss for f in used], "*", color=_INK, markersize=11, label="IsoFLOP minima"
@@ -75,6 +75,7 @@ def law_figure(
         yerr=error,
         fmt="o",
         markerfacecolor="white",
+        markersize=13,
         color=_HELDOUT,
         capsize=5,
         label="forecast",
@@ -85,8 +86,8 @@ def law_figure(
             [actual],
             "X",
             color=_HELDOUT,
-            markersize=10,
-            markeredgecolor="white",
+            markersize=8,
+            zorder=5,
             label="held-out run",
         )
     axes.set_xscale("log")
