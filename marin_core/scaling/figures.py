@@ -97,11 +97,20 @@ def law_figure(
 
 
 def encode(figure: "Figure", kind: str) -> bytes:
-    """`png` or `svg` bytes; the same figure gives the same bytes."""
+    """`png` or `svg` bytes; the same figure gives the same bytes.
+
+    A PNG gets a palette: it travels inside Dagster's events, which are kept for ever.
+    """
     buffer = io.BytesIO()
     metadata: dict[str, Any] = {"Date": None} if kind == "svg" else {"Software": None}
-    figure.savefig(buffer, format=kind, dpi=110, metadata=metadata)
-    return buffer.getvalue()
+    figure.savefig(buffer, format=kind, dpi=100, metadata=metadata)
+    if kind == "svg":
+        return buffer.getvalue()
+    from PIL import Image
+
+    small = io.BytesIO()
+    Image.open(buffer).convert("RGB").quantize(64).save(small, format="png", optimize=True)
+    return small.getvalue()
 
 
 def _canvas(x_label: str, y_label: str) -> tuple["Figure", Any]:

@@ -34,12 +34,11 @@ def step_overhead() -> tuple[float, float]:
     from levanter.main import train_lm
     from levanter.tracker.tracker import NoopTracker, TrackerConfig
 
-    from marin_core import environment
     from marin_core.build import Build, BuildOptions
-    from marin_core.graph import LabGraph, train_spec
+    from marin_core.graph import LabGraph
     from marin_core.profile import load_profile
     from marin_core.recipes import TrainPlan
-    from marin_core.store import Store
+    from marin_core.store import ArtifactSpec, Store
     from marin_core.tasks.training import train_data
     from marin_core.training.levanter_config import Checkpointing, levanter_config
     from marin_core.training.run import RunOptions, train
@@ -63,17 +62,16 @@ def step_overhead() -> tuple[float, float]:
     def bare(plan: TrainPlan, folder: Path) -> float:
         times.clear()
         nowhere = Checkpointing(str(folder), every_seconds=None)
-        spec = train_spec(plan, "bare", graph.mixture)
+        spec = ArtifactSpec("benchmark", "train", "1")
         data = train_data(Build(spec, store, None, BuildOptions(folder), print), graph.mixture, plan)  # type: ignore[arg-type]
         train_lm.main(levanter_config(plan, data, nowhere, ClockConfig(), "bare", folder))
         return median_gap(times)
 
     def ours(plan: TrainPlan, folder: Path) -> float:
-        spec = train_spec(plan, f"ours-{folder.name}", graph.mixture)
+        spec = ArtifactSpec("benchmark", "train", "1")
         seconds: list[float] = []
         with Store(str(folder / "store")).writer(spec) as writer:
-            build = Build(spec, store, writer, BuildOptions(folder), print)
-            data = train_data(build, graph.mixture, plan)
+            data = train_data(Build(spec, store, writer, BuildOptions(folder), print), graph.mixture, plan)
             train(plan, data, writer, RunOptions(folder, None), print, lambda p: seconds.append(time.perf_counter()))
         return median_gap(seconds)
 
@@ -82,7 +80,6 @@ def step_overhead() -> tuple[float, float]:
         for name, loop in (("bare", bare), ("ours", ours)):
             with tempfile.TemporaryDirectory() as folder:
                 measured[name].append(loop(plan, Path(folder)))
-    del environment
     return 1e3 * statistics.median(measured["ours"]), 1e3 * statistics.median(measured["bare"])
 
 

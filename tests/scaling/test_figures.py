@@ -100,7 +100,7 @@ def test_only_usable_minima_are_marked() -> None:
     assert len([line for line in figure.axes[0].lines if line.get_marker() == "*"]) == 1
 
 
-@pytest.mark.parametrize("text", ["IsoFLOP minima", "95 % interval", "forecast", "held-out run", "L = 1.7 + "])
+@pytest.mark.parametrize("text", ["IsoFLOP minima", "95 % interval", "forecast", "held-out run", "L = 1.70 + "])
 def test_a_law_s_figure_names_what_it_shows(text: str) -> None:
     assert text in law_bytes("svg").decode()
 
