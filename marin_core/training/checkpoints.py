@@ -20,11 +20,12 @@ class Checkpoint:
 def checkpoint_to_resume(fs: fsspec.AbstractFileSystem, folder: str, log: Callable[[str], None]) -> Checkpoint | None:
     """The newest readable checkpoint below `folder`; None if none was ever completed.
 
-    A directory without `metadata.json` was being written when its run was killed and does not count.
+    A directory without `metadata.json` was being written when its run was killed; it does not count and is removed.
 
     Raises:
         MarinError: there are complete checkpoints, and none can be read.
     """
+    _remove_incomplete(fs, folder)
     damaged = []
     for url in sorted(_completed(fs, folder), key=_step_in_name, reverse=True):
         try:
@@ -46,12 +47,22 @@ def checkpoint_to_resume(fs: fsspec.AbstractFileSystem, folder: str, log: Callab
 
 
 def _completed(fs: fsspec.AbstractFileSystem, folder: str) -> list[str]:
+    return [url for url in _folders(fs, folder) if fs.exists(f"{url}/metadata.json")]
+
+
+def _remove_incomplete(fs: fsspec.AbstractFileSystem, folder: str) -> None:
+    """Or a resumed run would save its own checkpoint into the remains."""
+    for url in _folders(fs, folder):
+        if not fs.exists(f"{url}/metadata.json"):
+            fs.rm(url, recursive=True)
+
+
+def _folders(fs: fsspec.AbstractFileSystem, folder: str) -> list[str]:
     if not fs.exists(folder):
         return []
     scheme = f"{folder.partition('://')[0]}://" if "://" in folder else ""
     names = [entry["name"] for entry in fs.ls(folder, detail=True) if entry["type"] == "directory"]
-    urls = [name if "://" in name else f"{scheme}{name}" for name in names]
-    return [url for url in urls if fs.exists(f"{url}/metadata.json")]
+    return [name if "://" in name else f"{scheme}{name}" for name in names]
 
 
 def _step_in_name(url: str) -> int:

@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import functools
 import json
 import math
 import time
@@ -159,20 +160,32 @@ class RunMetrics:
 
 def tracker_config(heard: RunMetrics) -> "TrackerConfig":
     """A Levanter tracker that tells `heard`."""
+    config = _config_class()()
+    config.heard = heard  # no field: Levanter writes a configuration's fields down
+    return config
+
+
+@functools.cache
+def _config_class() -> Any:
+    """Levanter's registry of trackers takes a name once, and only for a class of its own."""
     from levanter.tracker.tracker import NoopTracker, Tracker, TrackerConfig
 
     class RunTracker(NoopTracker):
         name = "marin"
 
+        def __init__(self, heard: RunMetrics):
+            self._heard = heard
+
         def log(self, metrics: Mapping[str, Any], *, step: int | None, commit: bool | None = None) -> None:
             try:
-                heard.hear(metrics, None if step is None else int(step))
+                self._heard.hear(metrics, None if step is None else int(step))
             except MarinError as error:
                 raise StopTraining(error) from error
 
+    @TrackerConfig.register_subclass("marin")
     @dataclasses.dataclass
     class RunTrackerConfig(TrackerConfig):
         def init(self, run_id: str | None) -> Tracker:
-            return RunTracker()
+            return RunTracker(self.heard)  # type: ignore[attr-defined]
 
-    return RunTrackerConfig()
+    return RunTrackerConfig

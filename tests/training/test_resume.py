@@ -106,8 +106,9 @@ def test_an_unreadable_newest_checkpoint_costs_only_the_steps_since_the_one_befo
     lab, graph = shards
     spec = graph.cells[CELL]
     store = copied_store(lab, "damaged")
-    kill_at_step(start_worker(lab, store, spec), 14)
-    newest = max((Path(store.url(spec)) / "checkpoints").glob("step-*"), key=lambda p: int(p.name.split("-")[1]))
+    kill_at_step(start_worker(lab, store, spec), 30)
+    completed = [path.parent for path in (Path(store.url(spec)) / "checkpoints").glob("step-*/metadata.json")]
+    newest = max(completed, key=lambda path: int(path.name.split("-")[1]))
     for file in newest.rglob("*"):
         if file.is_file() and file.name != "metadata.json":
             os.truncate(file, file.stat().st_size // 2)
@@ -121,7 +122,7 @@ def test_no_readable_checkpoint_is_an_error_and_never_step_zero(shards: tuple[La
     lab, graph = shards
     spec = graph.cells[CELL]
     store = copied_store(lab, "ruined")
-    kill_at_step(start_worker(lab, store, spec), 14)
+    kill_at_step(start_worker(lab, store, spec), 30)
     for metadata in (Path(store.url(spec)) / "checkpoints").glob("step-*/metadata.json"):
         metadata.write_text("{")
     worker = start_worker(lab, store, spec)
