@@ -46,6 +46,10 @@ class Artifact:
         """URL of a file in the artifact, for libraries that read by URL."""
         return "/".join([self.url, *parts])
 
+    @property
+    def _remedy(self) -> str:
+        return f"delete the folder {self.url} and materialize {self.record.name} again"
+
     def open(self, path: str) -> IO[bytes]:
         """Open one of the artifact's files.
 
@@ -55,10 +59,7 @@ class Artifact:
         try:
             return cast("IO[bytes]", self.fs.open(self.path(path), "rb"))
         except FileNotFoundError:
-            raise StoreError(
-                f"{self.path(path)} is missing from a committed artifact; delete the folder {self.url} and "
-                f"materialize {self.record.name} again"
-            ) from None
+            raise StoreError(f"{self.path(path)} is missing from a committed artifact; {self._remedy}") from None
 
     def read_json(self, path: str) -> Any:
         return json.loads(self.read(path))
@@ -74,8 +75,7 @@ class Artifact:
         committed = {entry.path: entry.sha256 for entry in self.record.files}
         if hashlib.sha256(data).hexdigest() != committed.get(path):
             raise StoreError(
-                f"{self.path(path)} is damaged: its bytes are not those that were committed; delete the folder "
-                f"{self.url} and materialize {self.record.name} again"
+                f"{self.path(path)} is damaged: its bytes are not those that were committed; {self._remedy}"
             )
         return data
 
@@ -101,9 +101,8 @@ class Store:
         except MarinError:
             raise
         except Exception as error:  # every back end has its own
-            cause = getattr(error, "strerror", None) or (str(error).splitlines() or [type(error).__name__])[0]
             raise StoreError(
-                f"store {self.root} cannot be read: {cause}; check its path and credentials, or set MARIN_STORE"
+                f"store {self.root} cannot be read: {_cause(error)}; check its path and credentials, or set MARIN_STORE"
             ) from error
 
     def url(self, spec: ArtifactSpec) -> str:
@@ -183,9 +182,8 @@ class Store:
             self.objects.delete(path)
         except Exception as error:  # every back end has its own
             full = disk_full_message(error, self.root) if isinstance(error, OSError) else None
-            cause = full or getattr(error, "strerror", None) or str(error).splitlines()[0]
             raise StoreError(
-                f"store {self.root} is not writable: {cause}; set MARIN_STORE to a place that is"
+                f"store {self.root} is not writable: {full or _cause(error)}; set MARIN_STORE to a place that is"
             ) from None
 
     @contextlib.contextmanager
@@ -320,6 +318,11 @@ class Writer:
         if stored is not None:
             self._store.objects.create(f"{self.spec.name}/superseded/{digest(stored.data.decode())}.json", stored.data)
             self._store.objects.delete(f"{folder}/{RECORD}")
+
+
+def _cause(error: Exception) -> str:
+    """The first line of what a back end said, in the system's own words where it has some."""
+    return getattr(error, "strerror", None) or (str(error).splitlines() or [type(error).__name__])[0]
 
 
 def _folder(name: str, fingerprint: str) -> str:

@@ -25,7 +25,6 @@ def checkpoint_to_resume(fs: fsspec.AbstractFileSystem, folder: str, log: Callab
     Raises:
         MarinError: there are complete checkpoints, and none can be read.
     """
-    _remove_incomplete(fs, folder)
     damaged = []
     for url in sorted(_completed(fs, folder), key=_step_in_name, reverse=True):
         try:
@@ -47,22 +46,18 @@ def checkpoint_to_resume(fs: fsspec.AbstractFileSystem, folder: str, log: Callab
 
 
 def _completed(fs: fsspec.AbstractFileSystem, folder: str) -> list[str]:
-    return [url for url in _folders(fs, folder) if fs.exists(f"{url}/metadata.json")]
-
-
-def _remove_incomplete(fs: fsspec.AbstractFileSystem, folder: str) -> None:
-    """Or a resumed run would save its own checkpoint into the remains."""
-    for url in _folders(fs, folder):
-        if not fs.exists(f"{url}/metadata.json"):
-            fs.rm(url, recursive=True)
-
-
-def _folders(fs: fsspec.AbstractFileSystem, folder: str) -> list[str]:
+    """URLs of the completed checkpoints; the others are removed, or a run would save its own into their remains."""
     if not fs.exists(folder):
         return []
     scheme = f"{folder.partition('://')[0]}://" if "://" in folder else ""
-    names = [entry["name"] for entry in fs.ls(folder, detail=True) if entry["type"] == "directory"]
-    return [name if "://" in name else f"{scheme}{name}" for name in names]
+    completed = []
+    for name in [entry["name"] for entry in fs.ls(folder, detail=True) if entry["type"] == "directory"]:
+        url = name if "://" in name else f"{scheme}{name}"
+        if fs.exists(f"{url}/metadata.json"):
+            completed.append(url)
+        else:
+            fs.rm(url, recursive=True)
+    return completed
 
 
 def _step_in_name(url: str) -> int:
