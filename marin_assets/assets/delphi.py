@@ -87,7 +87,8 @@ def train_missing_cells(context: dg.AssetExecutionContext, lab: Lab) -> None:
     """Train what the suite lacks, and show every run as a materialization of its partition."""
     cells = lab.graph.cells
     shown = context.instance.get_materialized_partitions(asset_key(CHECKPOINTS))
-    missing = {key: spec for key, spec in cells.items() if lab.store.current(spec) is None}
+    committed = {key: lab.store.current(spec) for key, spec in cells.items()}
+    missing = {key: spec for key, spec in cells.items() if committed[key] is None}
     if missing:
         refuse_unrequested_training(context)
         context.log.info(f"{len(missing)} of {len(cells)} runs are not in the store yet; training them")
@@ -96,7 +97,7 @@ def train_missing_cells(context: dg.AssetExecutionContext, lab: Lab) -> None:
     finally:
         # Also after a failure: what did finish is there, and is seen to be there.
         for key, spec in cells.items():
-            record = lab.store.current(spec)
+            record = committed[key] or lab.store.current(spec)
             if record is not None and record.summary["status"] == "diverged":
                 context.log.warning(f"{spec.label} diverged; it is recorded and stays out of the fits")
             elif record is not None and (key in missing or key not in shown):
