@@ -6,6 +6,7 @@ from marin_core.store.objects import ObjectStore
 from marin_core.store.record import ArtifactRecord, FileEntry, InputEntry, Provenance
 from marin_core.store.spec import ArtifactSpec, FieldChange, canonical_json, digest, payload_changes
 from marin_core.store.store import Artifact, Store, StoreError, Writer
+from marin_core.store.workspace import Workspace
 
 __all__ = [
     "Artifact",
@@ -20,6 +21,7 @@ __all__ = [
     "Provenance",
     "Store",
     "StoreError",
+    "Workspace",
     "Writer",
     "canonical_json",
     "digest",

@@ -19,9 +19,10 @@ from fsspec.core import url_to_fs
 
 from marin_core.errors import MarinError, disk_full_message
 from marin_core.store.backends import open_objects
-from marin_core.store.lease import Lease
+from marin_core.store.lease import Lease, LeaseLost
 from marin_core.store.record import ArtifactRecord, FileEntry, InputEntry, Provenance
 from marin_core.store.spec import ArtifactSpec, canonical_json, digest
+from marin_core.store.workspace import Workspace
 
 RECORD = "artifact.json"
 
@@ -186,6 +187,17 @@ class Store:
                 f"store {self.root} is not writable: {full or _cause(error)}; set MARIN_STORE to a place that is"
             ) from None
 
+    def join(self, spec: ArtifactSpec, token: int) -> Workspace:
+        """The workspace of a rank that works for the writer whose lease has `token`."""
+        path = f"{_folder(spec.name, spec.fingerprint)}.lease"
+
+        def check() -> None:
+            lease = self.objects.read(path)
+            if lease is None or json.loads(lease.data)["token"] != token:
+                raise LeaseLost(f"lease {path} is no longer the one this rank works for; nothing was committed")
+
+        return Workspace(self.url(spec), self.fs, check)
+
     @contextlib.contextmanager
     def writer(
         self, spec: ArtifactSpec, *, resumable: bool = False, on_wait: Callable[[str], None] = lambda holder: None
@@ -205,14 +217,13 @@ class Store:
             lease.release()
 
 
-class Writer:
-    """The only way into an artifact's directory, held by whoever holds its lease."""
+class Writer(Workspace):
+    """The workspace of whoever holds the artifact's lease, and the only one that can commit it."""
 
     def __init__(self, store: Store, spec: ArtifactSpec, lease: Lease):
+        super().__init__(store.url(spec), store.fs, lease.check)
         self._store, self._lease = store, lease
         self.spec = spec
-        self.url = store.url(spec)
-        self.fs = store.fs
         self.committed = store.current(spec)
         self.started = utc_now()
         if self.committed is None:
@@ -220,23 +231,10 @@ class Writer:
             self._retire_record()
             self.fs.makedirs(self.url, exist_ok=True)
 
-    def path(self, *parts: str) -> str:
-        return "/".join([self.url, *parts])
-
-    def open(self, path: str, mode: str = "wb") -> IO[Any]:
-        """Open a file of the artifact for writing, folders made as needed."""
-        self._lease.check()
-        full = self.path(path)
-        self.fs.makedirs(full.rsplit("/", 1)[0], exist_ok=True)
-        return cast("IO[Any]", self.fs.open(full, mode))
-
-    def write_json(self, path: str, value: Any) -> None:
-        with self.open(path) as file:
-            file.write(json.dumps(value, indent=2, sort_keys=True).encode() + b"\n")
-
-    def check(self) -> None:
-        """Raises LeaseLost once another writer took over. Long tasks call it between steps."""
-        self._lease.check()
+    @property
+    def lease_token(self) -> int:
+        """What ranks that work for this writer are told, to see when it is no longer theirs."""
+        return self._lease.token
 
     def same_inputs_as_before(self) -> bool:
         """Whether an earlier attempt, if any, read inputs of the same content; then the work began when it did."""
@@ -252,8 +250,9 @@ class Writer:
         return False
 
     def clear(self) -> None:
-        if self.fs.exists(self.url):
-            self.fs.rm(self.url, recursive=True)
+        for folder in (self.url, self.work_path()):
+            if self.fs.exists(folder):
+                self.fs.rm(folder, recursive=True)
         self.fs.makedirs(self.url, exist_ok=True)
 
     def commit(
@@ -297,6 +296,7 @@ class Writer:
         self._lease.renew()
         if not self._store.objects.create(f"{folder}/{RECORD}", data):
             raise StoreError(f"{self.spec.label} was committed by another writer meanwhile; nothing was written")
+        self._store.objects.delete(f"{folder}.work")
         return record
 
     def _input(self, spec: ArtifactSpec) -> InputEntry:

@@ -1,0 +1,44 @@
+"""Where an artifact's files are written while it is built: its own folder, and one for what is only on the way."""
+
+import json
+from collections.abc import Callable
+from typing import IO, Any, cast
+
+import fsspec
+
+
+class Workspace:
+    """The folder of an artifact under construction, and beside it a folder of intermediate files.
+
+    Held by the writer that will commit, or by one of several ranks that work for it. `check` raises LeaseLost once
+    another writer took over; every `open` checks first.
+    """
+
+    def __init__(self, url: str, fs: fsspec.AbstractFileSystem, check: Callable[[], None]):
+        self.url, self.fs, self.check = url, fs, check
+
+    def path(self, *parts: str) -> str:
+        """URL of a file of the artifact, for libraries that write by URL."""
+        return "/".join([self.url, *parts])
+
+    def work_path(self, *parts: str) -> str:
+        """URL of an intermediate file. It outlives a kill, so that work is resumed, and is gone after the commit."""
+        return "/".join([f"{self.url}.work", *parts])
+
+    def open(self, path: str, mode: str = "wb") -> IO[Any]:
+        """Open a file of the artifact for writing, folders made as needed."""
+        return self._open(self.path(path), mode)
+
+    def open_work(self, path: str, mode: str = "wb") -> IO[Any]:
+        """Open an intermediate file, folders made as needed when writing."""
+        return self._open(self.work_path(path), mode)
+
+    def write_json(self, path: str, value: Any) -> None:
+        with self.open(path) as file:
+            file.write(json.dumps(value, indent=2, sort_keys=True).encode() + b"\n")
+
+    def _open(self, url: str, mode: str) -> IO[Any]:
+        self.check()
+        if "r" not in mode:
+            self.fs.makedirs(url.rsplit("/", 1)[0], exist_ok=True)
+        return cast("IO[Any]", self.fs.open(url, mode))
