@@ -19,11 +19,17 @@ Counts = dict[str, Any]
 
 @dataclass(frozen=True)
 class Phase:
-    """`items` calls of `run`, in any order and on any rank; all are done before the next phase begins."""
+    """`items` calls of `run`, in any order and on any rank; all are done before the next phase begins.
+
+    Where only the phases before tell how many there are, `items` is asked when the phase begins, on every rank.
+    """
 
     name: str
-    items: int
+    items: int | Callable[[], int]
     run: Callable[[int], Counts]
+
+    def size(self) -> int:
+        return self.items() if callable(self.items) else self.items
 
 
 @dataclass(frozen=True)
@@ -57,7 +63,7 @@ def run_items(
         LeaseLost: the artifact has another writer now.
         MarinError: whatever an item found wrong.
     """
-    mine = range(rank, phase.items, world)
+    mine = range(rank, phase.size(), world)
     for number, item in enumerate(mine):
         if _counts(workspace, phase, item) is None:
             workspace.check()
@@ -73,11 +79,11 @@ def counts_of(phase: Phase, workspace: Workspace) -> list[Counts]:
     Raises:
         MarinError: an item is not done.
     """
-    counts = [_counts(workspace, phase, item) for item in range(phase.items)]
+    counts = [_counts(workspace, phase, item) for item in range(phase.size())]
     missing = [item for item, found in enumerate(counts) if found is None]
     if missing:
         raise MarinError(
-            f"{workspace.url}: {len(missing)} of {phase.items} items of phase {phase.name!r} are not done "
+            f"{workspace.url}: {len(missing)} of {len(counts)} items of phase {phase.name!r} are not done "
             f"(the first is {missing[0]}); run the ranks that own them again"
         )
     return [found for found in counts if found is not None]
