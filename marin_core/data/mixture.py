@@ -1,10 +1,88 @@
-"""Mixtures: which tokenized sources a run reads, and in which shares."""
+"""Mixtures: which tokenized sources a run reads, and in which shares. In which order is `order.py`."""
 
+import dataclasses
 from collections.abc import Callable, Mapping
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Literal
 
+from marin_core.data.order import MixtureOrder, MixtureStage, Shuffle
 from marin_core.errors import MarinError
-from marin_core.store import Artifact, Writer
+from marin_core.store import Artifact, Workspace
+
+WeightUnit = Literal["tokens", "bytes", "documents"]
+UNITS: tuple[WeightUnit, ...] = ("tokens", "bytes", "documents")
+MAX_BLOCK_SIZE = 2**16 - 1
+
+
+@dataclass(frozen=True)
+class WeightStage:
+    """Weights from training sequence `start` on; only their ratios count."""
+
+    start: int
+    weights: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class MixtureConfig:
+    """What a mixture is to be.
+
+    Shares hold in every block of `block_size` sequences. `weighted_by` says what a weight is a share of: a share of the
+    tokens (as in Levanter), of the UTF-8 bytes or of the documents that training reads. `shuffle` is `full`, or `block`
+    to read whole runs of neighbouring sequences from an object store. With `simulated_target_tokens` a run of T tokens
+    reads only the T / target part of every component, again and again, so that a small run repeats its data as
+    often as the target run would.
+    """
+
+    name: str
+    block_size: int
+    stages: tuple[WeightStage, ...]
+    weighted_by: WeightUnit = "tokens"
+    shuffle: Shuffle = "full"
+    simulated_target_tokens: float | None = None
+
+    @classmethod
+    def from_profile(cls, data: Mapping[str, Any]) -> "MixtureConfig":
+        """`weights = {…}`, or `stages = [{ start = 0, weights = {…} }, …]`.
+
+        Raises:
+            MarinError: a field's value makes no sense.
+            TypeError: unknown or missing fields.
+        """
+        fields = dict(data)
+        if ("weights" in fields) == ("stages" in fields):
+            raise MarinError("mixture: give either weights or stages")
+        stages = fields.pop("stages", None) or [{"start": 0, "weights": fields.pop("weights")}]
+        config = cls(**fields, stages=tuple(WeightStage(**stage) for stage in stages))
+        config.check()
+        return config
+
+    @property
+    def components(self) -> list[str]:
+        return sorted({name for stage in self.stages for name in stage.weights})
+
+    def check(self) -> None:
+        """Raises MarinError for whatever can be told before any data exists."""
+        if self.weighted_by not in UNITS:
+            raise MarinError(f"mixture: weighted_by is {self.weighted_by!r}; there are {', '.join(UNITS)}")
+        if self.shuffle not in ("full", "block"):
+            raise MarinError(f"mixture: shuffle is {self.shuffle!r}; there are full, block")
+        if not 0 < self.block_size <= MAX_BLOCK_SIZE:
+            raise MarinError(f"mixture: block_size is {self.block_size}; it must be between 1 and {MAX_BLOCK_SIZE}")
+        starts = [stage.start for stage in self.stages]
+        if starts[0] != 0 or starts != sorted(set(starts)) or any(start % self.block_size for start in starts):
+            raise MarinError(
+                f"mixture: stages start at {', '.join(map(str, starts))}; the first must start at 0, each later than "
+                f"the one before, at a multiple of the block size {self.block_size}"
+            )
+        for stage in self.stages:
+            _check_weights(stage.weights)
+
+    def to_json(self) -> dict[str, Any]:
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> "MixtureConfig":
+        return cls(**{**data, "stages": tuple(WeightStage(**stage) for stage in data["stages"])})
 
 
 def block_counts(weights: Mapping[str, float], block_size: int) -> dict[str, int]:
@@ -15,8 +93,7 @@ def block_counts(weights: Mapping[str, float], block_size: int) -> dict[str, int
     Raises:
         MarinError: a weight is not positive, or so small that its component would never be read.
     """
-    if bad := [f"{name}={weight}" for name, weight in weights.items() if not weight > 0]:
-        raise MarinError(f"mixture weights must be positive: {', '.join(bad)}; leave a component out instead")
+    _check_weights(weights)
     total = sum(weights.values())
     counts = {name: int(weight / total * block_size) for name, weight in weights.items()}
     if dropped := [name for name, count in counts.items() if count == 0]:
@@ -29,33 +106,95 @@ def block_counts(weights: Mapping[str, float], block_size: int) -> dict[str, int
 
 
 def build_mixture(
-    weights: Mapping[str, float],
-    block_size: int,
-    tokenized: Mapping[str, Artifact],
-    writer: Writer,
-    log: Callable[[str], None],
+    config: MixtureConfig, tokenized: Mapping[str, Artifact], workspace: Workspace, log: Callable[[str], None]
 ) -> dict[str, Any]:
-    """Write `mixture.json`: nominal and effective share, tokens and documents of every component."""
-    counts = block_counts(weights, block_size)
-    total = sum(weights.values())
-    components = {
-        name: {
-            "artifact": tokenized[name].record.name,
-            "fingerprint": tokenized[name].record.fingerprint,
-            # A run reads the shards through its mixture: other shards make another mixture.
-            "content": tokenized[name].record.content,
-            "nominal_share": weights[name] / total,
-            "effective_share": counts[name] / block_size,
-            "train_tokens": tokenized[name].record.summary["train_tokens"],
-            "train_documents": tokenized[name].record.summary["train_documents"],
-        }
-        for name in sorted(weights)
-    }
-    writer.write_json("mixture.json", {"block_size": block_size, "components": components})
-    shares = ", ".join(f"{name} {c['effective_share']:.1%}" for name, c in components.items())
-    log(f"{writer.spec.name}: {shares}")
+    """Write `mixture.json`: per stage the nominal and effective share of every component, per component its size.
+
+    Raises:
+        MarinError: a share rounds to nothing, or a component has no training tokens.
+    """
+    components = {name: _component(tokenized[name]) for name in config.components}
+    if empty := [name for name, component in components.items() if not component["train_tokens"]]:
+        raise MarinError(f"mixture: {', '.join(empty)} has no training tokens; leave it out")
+    stages = [_stage(stage, config, components) for stage in config.stages]
+    workspace.write_json("mixture.json", {**config.to_json(), "stages": stages, "components": components})
+    for stage in stages:
+        shares = ", ".join(f"{name} {share:.1%}" for name, share in stage["effective_shares"].items())
+        log(f"mixture/{config.name} from sequence {stage['start']:,}: {shares}")
     return {
+        "stages": stages,
         "components": components,
-        "block_size": block_size,
-        "train_tokens": sum(c["train_tokens"] for c in components.values()),
+        "block_size": config.block_size,
+        "train_tokens": sum(component["train_tokens"] for component in components.values()),
     }
+
+
+def mixture_order(
+    mixture: Mapping[str, Any], *, seq_len: int, seed: int, run_tokens: int | None = None
+) -> MixtureOrder:
+    """The order of a committed mixture (the content of its `mixture.json`) for sequences of `seq_len` tokens.
+
+    `run_tokens` is the length of the run, needed where the mixture simulates the epochs of a longer one.
+
+    Raises:
+        MarinError: a component has no whole sequence, or `run_tokens` is missing or exceeds the simulated target.
+    """
+    lengths = {name: c["train_tokens"] // seq_len for name, c in mixture["components"].items()}
+    share = _simulated_share(mixture, run_tokens)
+    return MixtureOrder(
+        block_size=mixture["block_size"],
+        stages=[MixtureStage(stage["start"], stage["counts"]) for stage in mixture["stages"]],
+        lengths=lengths,
+        usable={name: int(length * share) for name, length in lengths.items()},
+        seed=seed,
+        shuffle=mixture["shuffle"],
+    )
+
+
+def _simulated_share(mixture: Mapping[str, Any], run_tokens: int | None) -> float:
+    target = mixture["simulated_target_tokens"]
+    if target is None:
+        return 1.0
+    if run_tokens is None:
+        raise MarinError(f"mixture {mixture['name']} simulates a run of {target:.4g} tokens; say how long this run is")
+    if run_tokens > target:
+        raise MarinError(
+            f"mixture {mixture['name']} simulates a run of {target:.4g} tokens; this one has {run_tokens:,}"
+        )
+    return run_tokens / target
+
+
+def _component(artifact: Artifact) -> dict[str, Any]:
+    record = artifact.record
+    return {
+        "artifact": record.name,
+        "fingerprint": record.fingerprint,
+        # A run reads the shards through its mixture: other shards make another mixture.
+        "content": record.content,
+        **{f"train_{unit}": record.summary[f"train_{unit}"] for unit in UNITS},
+    }
+
+
+def _stage(stage: WeightStage, config: MixtureConfig, components: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """A stage with what its weights come to in tokens: in `unit`, share s of a component whose documents have t tokens
+    per unit takes s * t of the sequences."""
+    unit = f"train_{config.weighted_by}"
+    tokens = {
+        name: weight * components[name]["train_tokens"] / components[name][unit]
+        for name, weight in sorted(stage.weights.items())
+    }
+    counts = block_counts(tokens, config.block_size)
+    return {
+        "start": stage.start,
+        "weights": dict(stage.weights),
+        "nominal_shares": {name: weight / sum(tokens.values()) for name, weight in tokens.items()},
+        "effective_shares": {name: count / config.block_size for name, count in counts.items()},
+        "counts": counts,
+    }
+
+
+def _check_weights(weights: Mapping[str, float]) -> None:
+    if not weights:
+        raise MarinError("mixture: there are no weights; name at least one tokenized source")
+    if bad := [f"{name}={weight}" for name, weight in weights.items() if not weight > 0]:
+        raise MarinError(f"mixture weights must be positive: {', '.join(bad)}; leave a component out instead")

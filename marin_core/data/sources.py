@@ -7,6 +7,7 @@ an origin's bytes are got with is in `acquire.py` and beside it.
 import dataclasses
 import importlib.metadata
 import platform
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -21,8 +22,8 @@ class InstalledOrigin:
 
     content `python`: source files. `prose`: README texts of the packages' metadata and docstrings without mathematics.
     `math`: docstrings with mathematics. `topics`: the language reference that Python's help system ships, an entry a
-    document. `max_bytes` (UTF-8) is shared out evenly among the packages. The packages of `python` sources and of
-    docstring sources should not overlap, so that no docstring is in two.
+    document, of the package `python` alone. `max_bytes` (UTF-8) is shared out evenly among the packages. The packages
+    of `python` sources and of docstring sources should not overlap, so that no docstring is in two.
     """
 
     content: Literal["python", "prose", "math", "topics"]
@@ -41,8 +42,8 @@ class InstalledOrigin:
 
 @dataclass(frozen=True)
 class HubOrigin:
-    """Files of a Hugging Face dataset: those that match one of `files` (globs) at `revision` (a commit, or a name that
-    the download resolves and records)."""
+    """Files of a Hugging Face dataset: those that match one of `files` (globs, `**` crosses folders) at `revision` (a
+    commit, or a name that the download resolves to one and records)."""
 
     dataset: str
     revision: str
@@ -55,7 +56,10 @@ class HubOrigin:
 @dataclass(frozen=True)
 class UrlOrigin:
     """Files by URL: each of `urls`, every file below a URL that ends in `/` (an object-store prefix), and every line of
-    each of `listings` (text files of paths, possibly gzipped, relative to `base`)."""
+    each of `listings` (text files of paths, possibly gzipped, relative to `base`).
+
+    Schemes: https, http, gs, s3, file.
+    """
 
     urls: tuple[str, ...] = ()
     listings: tuple[str, ...] = ()
@@ -75,8 +79,14 @@ class FolderOrigin:
     files: tuple[str, ...] = ("**/*",)
 
     def identity(self) -> dict[str, Any]:
-        """Digest of the relative paths and contents of the files."""
-        raise NotImplementedError
+        """Digest of the relative paths and contents of the files.
+
+        Raises:
+            MarinError: no such folder, or no file in it matches.
+        """
+        from marin_core.data.folder import folder_digest, list_folder
+
+        return {"files": sorted(self.files), "content": folder_digest(list_folder(self))}
 
 
 Origin = InstalledOrigin | HubOrigin | UrlOrigin | FolderOrigin
@@ -86,11 +96,12 @@ Origin = InstalledOrigin | HubOrigin | UrlOrigin | FolderOrigin
 class Layout:
     """How documents lie in a source's files. Compression (`.gz`, `.zst`, `.bz2`, `.xz`) is told by the file name.
 
-    `text` files are one document each; of `warc` files the text of every HTML or plain-text response. With
-    `messages_field` the documents are conversations: lists of `{role, content}`.
+    `jsonl` files have an object a line, `json` files one array of objects or of texts. `text` files are one document
+    each; of `warc` files the text of every HTML or plain-text response. With `messages_field` the documents are
+    conversations: lists of `{role, content}`.
     """
 
-    format: Literal["jsonl", "parquet", "warc", "text"]
+    format: Literal["jsonl", "json", "parquet", "warc", "text"]
     text_field: str = "text"
     id_field: str | None = None
     url_field: str | None = None
@@ -127,6 +138,10 @@ class Source:
     role: Literal["train", "evaluation"] = "train"
     rough_tokens: float | None = None
     homepage: str | None = None
+
+
+# What `acquire.py` writes of an installed origin: one Parquet file.
+INSTALLED_LAYOUT = Layout(format="parquet", keep_fields=("package", "version", "path"), licence_field="licence")
 
 
 def installed_version(package: str) -> str:

@@ -25,7 +25,8 @@ class ArtifactSpec:
     `task` names an entry of `marin_core.tasks`; `config` holds every setting that changes bytes, as JSON;
     `code_version` changes when the task's code changes the bytes it writes; `inputs` maps a role to the spec that
     fills it. Not part of the identity: where it is stored, which machine, which image. `partition` is the
-    Dagster partition the artifact stands for, if any.
+    Dagster partition the artifact stands for, if any; `context` is what a worker must be told but changes no bytes,
+    for instance in which folder a source's files are.
     """
 
     name: str
@@ -34,6 +35,7 @@ class ArtifactSpec:
     config: Mapping[str, Any] = field(default_factory=dict)
     inputs: Mapping[str, "ArtifactSpec"] = field(default_factory=dict)
     partition: str | None = None
+    context: Mapping[str, Any] = field(default_factory=dict)
 
     @cached_property
     def payload(self) -> dict[str, Any]:
@@ -66,6 +68,7 @@ class ArtifactSpec:
             "config": dict(self.config),
             "inputs": {role: spec.to_json() for role, spec in self.inputs.items()},
             "partition": self.partition,
+            "context": dict(self.context),
         }
 
     @classmethod

@@ -162,10 +162,22 @@ class Store:
             )
         return Artifact(record, self.url(spec), self.fs)
 
+    def committed(self, name: str, fingerprint: str) -> Artifact:
+        """The committed artifact that a record names.
+
+        Raises:
+            StoreError: it is gone.
+        """
+        record = self.record(name, fingerprint)
+        if record is None:
+            raise StoreError(f"{name} ({fingerprint}) is not in the store {self.root}; materialize {name} again")
+        return Artifact(record, f"{self.root}/{_folder(name, fingerprint)}", self.fs)
+
     def save_plan(self, spec: ArtifactSpec) -> str:
         """Write down what is to be built, for a worker; returns the path that `load_plan` takes."""
-        path = f".plans/{spec.fingerprint}.json"
-        self.objects.create(path, json.dumps(spec.to_json()).encode())
+        plan = json.dumps(spec.to_json())
+        path = f".plans/{spec.fingerprint}-{digest(plan)[:8]}.json"
+        self.objects.create(path, plan.encode())
         return path
 
     def load_plan(self, path: str) -> ArtifactSpec:

@@ -9,7 +9,9 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from marin_core.data.order import MixtureOrder
 from marin_core.recipes import TrainPlan
+from marin_core.training.examples import ordered_data
 
 if TYPE_CHECKING:
     from levanter.main.train_lm import TrainLmConfig
@@ -18,12 +20,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TrainData:
-    """What a run reads: URLs of the tokenizer and of each component's cache, and how components are mixed."""
+    """What a run reads: URLs of the tokenizer and of each component's cache, and in which order. `conversations` names
+    components with a loss mask."""
 
     tokenizer: str
     components: Mapping[str, str]
-    weights: Mapping[str, float]
-    block_size: int
+    order: MixtureOrder
+    conversations: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -44,7 +47,8 @@ def levanter_config(
     import jmp
     from levanter.callbacks.watch import WatchConfig
     from levanter.checkpoint import CheckpointerConfig
-    from levanter.data.text.datasets import DatasetComponent, LmDataConfig
+    from levanter.data.text.datasets import DatasetComponent
+    from levanter.data.text.formats import ChatLmDatasetFormat, TextLmDatasetFormat
     from levanter.layers.rotary import Llama3RotaryEmbeddingsConfig
     from levanter.main.train_lm import TrainLmConfig
     from levanter.models.qwen import Qwen3Config
@@ -53,13 +57,18 @@ def levanter_config(
 
     optimizer = plan.optimizer
     return TrainLmConfig(
-        data=LmDataConfig(
+        data=ordered_data(
+            data.order,
+            data.conversations,
             tokenizer=data.tokenizer,
             components={
-                name: DatasetComponent(cache_dir=url, tags=[name]) for name, url in sorted(data.components.items())
+                name: DatasetComponent(
+                    cache_dir=url,
+                    tags=[name],
+                    format=ChatLmDatasetFormat() if name in data.conversations else TextLmDatasetFormat(),
+                )
+                for name, url in sorted(data.components.items())
             },
-            train_weights=dict(data.weights),
-            mixture_block_size=data.block_size,
             cache_dir=None,
             # A cache that is missing is an error of the pipeline, never something to build on the side.
             auto_build_caches=False,
