@@ -139,6 +139,35 @@ class Source:
     rough_tokens: float | None = None
     homepage: str | None = None
 
+    def to_json(self) -> dict[str, Any]:
+        """Complete; `from_json` restores it."""
+        kind = next(kind for kind, origin in ORIGINS.items() if isinstance(self.origin, origin))
+        return {**dataclasses.asdict(self), "origin": {"kind": kind, **dataclasses.asdict(self.origin)}}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> "Source":
+        origin = dict(data["origin"])
+        return cls(
+            **{
+                **data,
+                "origin": ORIGINS[origin.pop("kind")](**_tuples(origin)),
+                "layout": Layout(**_tuples(data["layout"])),
+                "curation": Curation(**data["curation"]),
+            }
+        )
+
+
+ORIGINS: dict[str, Any] = {
+    "installed": InstalledOrigin,
+    "hub": HubOrigin,
+    "urls": UrlOrigin,
+    "folder": FolderOrigin,
+}
+
+
+def _tuples(fields: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()}
+
 
 # What `acquire.py` writes of an installed origin: one Parquet file.
 INSTALLED_LAYOUT = Layout(format="parquet", keep_fields=("package", "version", "path"), licence_field="licence")
