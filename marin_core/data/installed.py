@@ -1,4 +1,4 @@
-"""Reads the documents of an `InstalledSource` from the Python environment that runs it.
+"""Reads the documents of an `InstalledOrigin` from the Python environment that runs it.
 
 Nothing is downloaded and nothing is copied into the repository; the lock file fixes the versions and so the text.
 """
@@ -7,13 +7,14 @@ import ast
 import importlib.metadata
 import re
 import sysconfig
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import xxhash
 
-from marin_core.data.sources import STANDARD_LIBRARY, InstalledSource, installed_version
+from marin_core.data.sources import STANDARD_LIBRARY, InstalledOrigin, installed_version
+from marin_core.errors import MarinError
 
 # Tests, vendored copies and tables are not written by people for people.
 _SKIPPED_FOLDERS = {
@@ -44,17 +45,20 @@ class Document:
     licence: str
 
 
-def read_installed(source: InstalledSource) -> Iterator[Document]:
+def read_installed(origin: InstalledOrigin) -> Iterator[Document]:
     """The documents of a source in a fixed order, at most `max_bytes` of UTF-8 in all.
 
     Each package gets an equal share. Within it files are taken in the order of a hash of their path: the sample is
     spread over the package and is the same on every machine with the same lock file.
+
+    Raises:
+        MarinError: a package is not installed, or is not the one that has topics.
     """
-    share = source.max_bytes // len(source.packages)
-    for package in source.packages:
+    share = origin.max_bytes // len(origin.packages)
+    for package in origin.packages:
         version, licence = installed_version(package), _licence(package)
         taken = 0
-        for path, text in _texts(source.kind, package):
+        for path, text in _texts(origin.content, package):
             size = len(text.encode())
             if taken + size > share:
                 if taken > 0.95 * share:
@@ -65,6 +69,9 @@ def read_installed(source: InstalledSource) -> Iterator[Document]:
 
 
 def _texts(kind: str, package: str) -> Iterator[tuple[str, str]]:
+    if kind == "topics":
+        yield from _topics(package)
+        return
     if kind == "prose" and package != STANDARD_LIBRARY:
         readme = importlib.metadata.metadata(package).json.get("description", "")
         if isinstance(readme, str) and readme.strip():
@@ -85,6 +92,14 @@ def _texts(kind: str, package: str) -> Iterator[tuple[str, str]]:
                     yield f"{path}:{name}", docstring
 
 
+def _topics(package: str) -> list[tuple[str, str]]:
+    if package != STANDARD_LIBRARY:
+        raise MarinError(f"package {package!r} has no topics; only {STANDARD_LIBRARY!r} ships the language reference")
+    from pydoc_data.topics import topics
+
+    return _shuffled((f"pydoc_data/topics.py:{name}", text) for name, text in topics.items())
+
+
 def _python_files(package: str) -> list[tuple[str, Path]]:
     if package == STANDARD_LIBRARY:
         root = Path(sysconfig.get_path("stdlib"))
@@ -96,7 +111,11 @@ def _python_files(package: str) -> list[tuple[str, Path]]:
     # Written by each build of Python about its own machine.
     kept = [(name, p) for name, p in kept if not p.name.startswith("_sysconfigdata")]
     kept = [(name, p) for name, p in kept if p.is_file() and p.stat().st_size <= _MAX_FILE_BYTES]
-    return sorted(kept, key=lambda item: (xxhash.xxh3_64_intdigest(item[0].encode()), item[0]))
+    return _shuffled(kept)
+
+
+def _shuffled[T](named: Iterable[tuple[str, T]]) -> list[tuple[str, T]]:
+    return sorted(named, key=lambda item: (xxhash.xxh3_64_intdigest(item[0].encode()), item[0]))
 
 
 def _docstrings(text: str) -> Iterator[tuple[str, str]]:
