@@ -1,6 +1,6 @@
 """Asset checks: what holds when they pass. Each is reported by the asset that it is about."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import dagster as dg
@@ -28,6 +28,42 @@ def forecast_came_first(asset: str) -> dg.AssetCheckSpec:
         asset=asset_key(asset),
         description="The forecast was registered before the held-out run started.",
     )
+
+
+# Stages that remove documents, by what their summaries say of it.
+STAGES_WITH_RETENTION = ("normalized", "quality", "near_duplicates", "contamination", "curated")
+
+
+def retention_is_above_threshold(asset: str) -> dg.AssetCheckSpec:
+    return dg.AssetCheckSpec(
+        "retention_is_above_threshold",
+        asset=asset_key(asset),
+        description="The stage kept at least the source's `min_retention` of its documents; else nothing that is made "
+        "of it is built.",
+        blocking=True,
+    )
+
+
+def check_retention(source: str, stage: str) -> Callable[[Lab], Sequence[dg.AssetCheckResult]]:
+    """A blocking failure where a stage lost more of a source than its declaration allows."""
+
+    def check(lab: Lab) -> Sequence[dg.AssetCheckResult]:
+        made = lab.graph.sources[source]
+        kept, least = float(_summary(lab, made.stages[stage])["retention"]), made.source.curation.min_retention
+        return [
+            dg.AssetCheckResult(
+                check_name="retention_is_above_threshold",
+                passed=kept >= least,
+                severity=dg.AssetCheckSeverity.ERROR,
+                metadata={"retention": kept, "min_retention": least},
+                description=f"{stage}/{source} kept {kept:.1%} of its documents; at least {least:.1%} must stay. If "
+                "that is right, lower the source's min_retention or exempt it from the stage."
+                if kept < least
+                else None,
+            )
+        ]
+
+    return check
 
 
 def check_suite(lab: Lab) -> Sequence[dg.AssetCheckResult]:

@@ -44,6 +44,7 @@ class Lab:
             checkpoint_every_steps=self.profile.place.checkpoint_every_steps,
             command=shlex.join([*(Path(name).name for name in sys.orig_argv[1:2]), *sys.orig_argv[2:]]),
             dagster_run=self._dagster_run,
+            ranks=self.profile.place.data_ranks,
         )
 
     def close(self) -> None:

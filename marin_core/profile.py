@@ -2,13 +2,15 @@
 
 import dataclasses
 import tomllib
-from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from marin_core import environment
-from marin_core.data.sources import SOURCES, InstalledSource
+from marin_core.data.catalogue import select_sources
+from marin_core.data.minhash import MinHashConfig
+from marin_core.data.mixture import MixtureConfig
+from marin_core.data.sources import Source
 from marin_core.errors import MarinError
 from marin_core.recipes import RECIPES, CompletedAdamHParams, ScalingRecipe
 
@@ -16,7 +18,7 @@ _PROFILES = Path(__file__).parent / "profiles"
 
 
 @dataclass(frozen=True)
-class TokenizerConfig:
+class TrainedTokenizer:
     """A byte-level BPE of `vocab_size` entries, trained on `sample_bytes` of each source."""
 
     name: str
@@ -25,12 +27,14 @@ class TokenizerConfig:
 
 
 @dataclass(frozen=True)
-class MixtureConfig:
-    """Shares by weight, per block of `block_size` sequences."""
+class PretrainedTokenizer:
+    """A tokenizer of a Hugging Face repository at a revision, or of a local folder."""
 
     name: str
-    block_size: int
-    weights: Mapping[str, float]
+    vocab_size: int
+    repository: str | None = None
+    revision: str | None = None
+    folder: str | None = None
 
 
 @dataclass(frozen=True)
@@ -40,11 +44,14 @@ class Scale:
     recipe: ScalingRecipe
     fit_budgets: tuple[float, ...]
     heldout_budget: float
-    sources: tuple[InstalledSource, ...]
-    tokenizer: TokenizerConfig
+    sources: tuple[Source, ...]
+    tokenizer: TrainedTokenizer | PretrainedTokenizer
     mixture: MixtureConfig
     validation_share: float
     eval_sequences: int
+    near_duplicates: MinHashConfig = field(default_factory=MinHashConfig)
+    # BOS and EOS around a document: `document`, or `levanter` for caches equal to those that Levanter builds.
+    framing: Literal["document", "levanter"] = "document"
     seed: int = 0
 
 
@@ -58,6 +65,8 @@ class Place:
     heldout_pool: str
     checkpoint_every_seconds: float | None
     checkpoint_every_steps: int | None = None
+    # Processes that share the items of a data stage.
+    data_ranks: int = 1
 
 
 @dataclass(frozen=True)
@@ -86,6 +95,8 @@ def load_profile(name: str | None = None) -> Profile:
         if data:
             raise ValueError(f"unknown section {min(data)!r}; there are scale and place")
         return profile
+    except MarinError as error:
+        raise MarinError(f"profile {path}: {error}") from None
     except (tomllib.TOMLDecodeError, KeyError, TypeError, ValueError, AttributeError) as error:
         cause = f"missing {error}" if isinstance(error, KeyError) else str(error)
         raise MarinError(f"profile {path}: {cause}") from None
@@ -94,22 +105,38 @@ def load_profile(name: str | None = None) -> Profile:
 def _scale(data: dict[str, Any]) -> Scale:
     if not data["fit_budgets"]:
         raise ValueError("fit_budgets is empty; give at least one budget in FLOPs")
-    sources = tuple(_source(name, overrides) for name, overrides in data["sources"].items())
-    if undeclared := sorted(data["mixture"]["weights"].keys() - data["sources"].keys()):
-        raise ValueError(
-            f"the mixture weighs the undeclared source {undeclared[0]!r}; declared are {', '.join(data['sources'])}"
-        )
+    sources = select_sources(data["sources"])
+    mixture = MixtureConfig.from_profile(data["mixture"])
+    for name in mixture.components:
+        if name not in sources:
+            raise ValueError(f"the mixture weighs the undeclared source {name!r}; declared are {', '.join(sources)}")
+        if sources[name].role == "evaluation":
+            raise ValueError(f"the mixture weighs {name!r}, an evaluation source, which must never be trained on")
+    if data.get("framing", "document") not in ("document", "levanter"):
+        raise ValueError(f"framing is {data['framing']!r}; there are document, levanter")
     return Scale(
         **{
             **data,
             "recipe": _recipe(data["recipe"]),
             "fit_budgets": tuple(float(c) for c in data["fit_budgets"]),
             "heldout_budget": float(data["heldout_budget"]),
-            "sources": sources,
-            "tokenizer": TokenizerConfig(**data["tokenizer"]),
-            "mixture": MixtureConfig(**data["mixture"]),
+            "sources": tuple(sources.values()),
+            "tokenizer": _tokenizer(data["tokenizer"]),
+            "mixture": mixture,
+            "near_duplicates": MinHashConfig(**data.get("near_duplicates", {})),
         }
     )
+
+
+def _tokenizer(data: dict[str, Any]) -> TrainedTokenizer | PretrainedTokenizer:
+    if "sample_bytes" in data:
+        return TrainedTokenizer(**data)
+    tokenizer = PretrainedTokenizer(**data)
+    if (tokenizer.repository is None) == (tokenizer.folder is None):
+        raise ValueError("a tokenizer needs sample_bytes (to train one), or a repository, or a folder")
+    if tokenizer.repository is not None and tokenizer.revision is None:
+        raise ValueError(f"tokenizer {tokenizer.name!r} needs the revision of {tokenizer.repository}")
+    return tokenizer
 
 
 def _recipe(data: dict[str, Any]) -> ScalingRecipe:
@@ -125,13 +152,6 @@ def _recipe(data: dict[str, Any]) -> ScalingRecipe:
     # `rule = "module:Class"` among them names a subclass of CompletedAdamHParams.
     hparams = CompletedAdamHParams.from_json({**RECIPES[base].hparams.to_json(), **fork.pop("hparams", {})})
     return dataclasses.replace(RECIPES[base], hparams=hparams, **fork)
-
-
-def _source(name: str, overrides: dict[str, Any]) -> InstalledSource:
-    if name not in SOURCES:
-        raise ValueError(f"unknown source {name!r}; there are {', '.join(SOURCES)}")
-    fields = {key: tuple(value) if isinstance(value, list) else value for key, value in overrides.items()}
-    return dataclasses.replace(SOURCES[name], **fields)
 
 
 def _place(data: dict[str, Any]) -> Place:

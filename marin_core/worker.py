@@ -1,6 +1,8 @@
 """The one entry point that a job runs: read a plan from the store, build its artifact, commit it.
 
     python -m marin_core.worker --store ROOT --plan PATH      one plan, then exit
+    python -m marin_core.worker --store ROOT --plan PATH --phase NAME --rank R --world N --lease-token T
+                                                              one rank of a data stage; commits nothing
     python -m marin_core.worker --store ROOT --serve          a request per line on standard input, until it closes
 
 Events go to standard output as JSON lines; everything that libraries print goes to standard error.
@@ -18,8 +20,9 @@ from typing import IO, Any
 
 import click
 
-from marin_core.build import BuildOptions, build
+from marin_core.build import BuildOptions, Rank, build, run_rank
 from marin_core.errors import MarinError
+from marin_core.jobs.ranks import local_ranks
 from marin_core.store import ArtifactSpec, Store
 
 
@@ -30,15 +33,33 @@ from marin_core.store import ArtifactSpec, Store
 @click.option("--scratch", default=".", help="Folder for what need not outlive the job.")
 @click.option("--checkpoint-every-seconds", type=float)
 @click.option("--checkpoint-every-steps", type=int)
-def main(root: str, plan: str | None, serve: bool, scratch: str, **checkpointing: Any) -> None:
+@click.option("--ranks", type=click.IntRange(1), default=1, help="Processes that share the items of a data stage.")
+@click.option("--phase", help="Run only this rank's items of a phase of a data stage.")
+@click.option("--rank", type=click.IntRange(0), default=lambda: os.environ.get("JOB_COMPLETION_INDEX", 0))
+@click.option("--world", type=click.IntRange(1), default=1)
+@click.option("--lease-token", type=int, help="Token of the lease of the writer that this rank works for.")
+def main(
+    root: str,
+    plan: str | None,
+    serve: bool,
+    scratch: str,
+    phase: str | None,
+    rank: int,
+    world: int,
+    lease_token: int | None,
+    **options: Any,
+) -> None:
     if serve == (plan is not None):
         raise click.UsageError("give either --plan or --serve")
-    events = _private_stdout()
+    if (phase is None) != (lease_token is None):
+        raise click.UsageError("--phase and --lease-token go together")
+    worker = Worker(Store(root), _private_stdout())
     if serve:
-        _serve(Worker(Store(root), events))
+        _serve(worker)
     else:
         assert plan is not None
-        succeeded = Worker(Store(root), events).run(plan, BuildOptions(Path(scratch), **checkpointing))
+        share = None if phase is None or lease_token is None else Rank(phase, rank, world, lease_token)
+        succeeded = worker.run(plan, BuildOptions(Path(scratch), **options), share)
         # Not by way of the interpreter's end, where threads of JAX and TensorStore are known to crash.
         os._exit(0 if succeeded else 1)
 
@@ -49,12 +70,16 @@ class Worker:
     def __init__(self, store: Store, events: IO[str]):
         self._store, self._events = store, events
 
-    def run(self, plan: str, options: BuildOptions) -> bool:
-        """True if the plan's artifact is committed afterwards."""
+    def run(self, plan: str, options: BuildOptions, rank: Rank | None = None) -> bool:
+        """True if the plan's artifact is committed afterwards, or all items of a `rank` are done."""
         try:
             spec = self._store.load_plan(plan)
             self._quiet_libraries(spec)
-            build(spec, self._store, options, self._log, self._report)
+            if rank is not None:
+                run_rank(spec, self._store, rank, options, self._log, self._report)
+            else:
+                start_ranks = local_ranks(self._store, options.ranks, self._log) if options.ranks > 1 else None
+                build(spec, self._store, options, self._log, self._report, start_ranks)
         except MarinError as error:
             self._tell({"event": "failed", "error": str(error)})
             return False

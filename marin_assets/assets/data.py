@@ -1,20 +1,37 @@
-"""From sources to mixtures: groups `raw`, `curated`, `tokenizer`, `tokenized`, `mixture`."""
-
-from collections.abc import Callable
+"""From sources to mixtures: groups `raw`, `normalized`, `quality`, `near_duplicates`, `contamination`, `curated`,
+`tokenizer`, `tokenized`, `mixture`. The stages of a source follow from its declaration."""
 
 import dagster as dg
 
+from marin_assets import checks
 from marin_assets.assets.factory import artifact_asset
 from marin_core.graph import LabGraph
-from marin_core.store import ArtifactSpec
+from marin_core.graph.sources import SourceArtifacts
+
+# What a stage's artifact is, and its kinds.
+_STAGES = {
+    "raw": ("The files of {source} as they are at their origin, with their hashes.", {"files"}),
+    "normalized": (
+        "Documents of {source}: text normalized, exact duplicates removed, sorted by the hash of the text. What could "
+        "not be read is kept as rejects.",
+        {"parquet"},
+    ),
+    "quality": ("Which documents of {source} its quality rules keep, and why not the others.", {"parquet"}),
+    "near_duplicates": ("Clusters of near-duplicate documents of {source}, and which of them stay.", {"parquet"}),
+    "contamination": ("Documents of {source} that contain evaluation text, and which.", {"parquet"}),
+    "curated": ("The documents of {source} to train on, and why the others were removed.", {"parquet"}),
+    "tokenized": (
+        "Documents of {source} as token shards in Levanter's cache format; train and validation are disjoint.",
+        {"tokens"},
+    ),
+}
 
 
 def assets(graph: LabGraph) -> list[dg.AssetsDefinition]:
-    per_source = [asset for source in graph.raw for asset in _source_assets(graph, source)]
     tokenizer = artifact_asset(
         graph.tokenizer,
         lambda g: g.tokenizer,
-        "Byte-level BPE trained on a fixed sample of the curated text.",
+        "The tokenizer: trained on a fixed sample of the curated text, or fetched as it was published.",
         kinds={"tokens"},
     )
     mixture = artifact_asset(
@@ -23,30 +40,39 @@ def assets(graph: LabGraph) -> list[dg.AssetsDefinition]:
         "Which tokenized sources a run reads, with nominal and effective shares.",
         kinds={"tokens"},
     )
-    return [*per_source, tokenizer, mixture]
+    return [asset for made in graph.sources.values() for asset in _source_assets(graph, made)] + [tokenizer, mixture]
 
 
-def _source_assets(graph: LabGraph, source: str) -> list[dg.AssetsDefinition]:
-    def of(stage: str) -> Callable[[LabGraph], ArtifactSpec]:
-        return lambda g: getattr(g, stage)[source]
+def _source_assets(graph: LabGraph, made: SourceArtifacts) -> list[dg.AssetsDefinition]:
+    return [*(_stage_asset(made, stage) for stage in made.stages), _tokenized_asset(graph, made)]
 
-    return [
-        artifact_asset(
-            graph.raw[source],
-            of("raw"),
-            f"Documents of the source `{source}` as they are, each with package, version, path and licence.",
-            kinds={"parquet"},
-        ),
-        artifact_asset(
-            graph.curated[source],
-            of("curated"),
-            f"Documents of `{source}`, normalized, without exact duplicates, sorted by the hash of their text.",
-            kinds={"parquet"},
-        ),
-        artifact_asset(
-            graph.tokenized[source],
-            of("tokenized"),
-            f"Documents of `{source}` as token shards in Levanter's cache format; train and validation are disjoint.",
-            kinds={"tokens"},
-        ),
-    ]
+
+def _stage_asset(made: SourceArtifacts, stage: str) -> dg.AssetsDefinition:
+    source, spec = made.source, made.stages[stage]
+    description, kinds = _STAGES[stage]
+    watched = stage in checks.STAGES_WITH_RETENTION and source.role == "train"
+    return artifact_asset(
+        spec,
+        lambda g: g.sources[source.name].stages[stage],
+        description.format(source=f"`{source.name}`"),
+        kinds=kinds,
+        tags=_tags(made),
+        check_specs=[checks.retention_is_above_threshold(spec.name)] if watched else (),
+        checks=checks.check_retention(source.name, stage) if watched else None,
+    )
+
+
+def _tokenized_asset(graph: LabGraph, made: SourceArtifacts) -> dg.AssetsDefinition:
+    name = made.source.name
+    description, kinds = _STAGES["tokenized"]
+    return artifact_asset(
+        graph.tokenized[name],
+        lambda g: g.tokenized[name],
+        description.format(source=f"`{name}`"),
+        kinds=kinds,
+        tags=_tags(made),
+    )
+
+
+def _tags(made: SourceArtifacts) -> dict[str, str]:
+    return {"source": made.source.name.replace("/", "."), "role": made.source.role}

@@ -1,6 +1,6 @@
 """An asset whose body is to obtain one artifact: most of the graph."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 import dagster as dg
@@ -35,6 +35,7 @@ def artifact_asset(
     check_specs: Sequence[dg.AssetCheckSpec] = (),
     prepare: Callable[[dg.AssetExecutionContext, Lab], None] | None = None,
     checks: Callable[[Lab], Sequence[dg.AssetCheckResult]] | None = None,
+    tags: Mapping[str, str] | None = None,
 ) -> dg.AssetsDefinition:
     """The asset of an unpartitioned artifact.
 
@@ -49,6 +50,7 @@ def artifact_asset(
         group_name=group(spec.name),
         kinds=kinds,
         owners=OWNERS,
+        tags=tags,
         code_version=TASKS[spec.task].code_version,
         check_specs=check_specs,
     )

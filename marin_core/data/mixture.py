@@ -155,12 +155,11 @@ def _simulated_share(mixture: Mapping[str, Any], run_tokens: int | None) -> floa
     target = mixture["simulated_target_tokens"]
     if target is None:
         return 1.0
+    simulates = f"mixture {mixture['name']} simulates a run of {target:.4g} tokens"
     if run_tokens is None:
-        raise MarinError(f"mixture {mixture['name']} simulates a run of {target:.4g} tokens; say how long this run is")
+        raise MarinError(f"{simulates}; say how many tokens this run has")
     if run_tokens > target:
-        raise MarinError(
-            f"mixture {mixture['name']} simulates a run of {target:.4g} tokens; this one has {run_tokens:,}"
-        )
+        raise MarinError(f"{simulates}; this one has {run_tokens:,}, make it shorter or raise simulated_target_tokens")
     return run_tokens / target
 
 

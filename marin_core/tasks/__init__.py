@@ -7,33 +7,45 @@ change of the task's code changes what it writes.
 import importlib
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from marin_core.build import Build, Outcome
+    from marin_core.build import Build
 
 
 @dataclass(frozen=True)
 class Task:
-    """`function` is `module:name`; light tasks run where they are asked for, the others as jobs in workers."""
+    """`function` is `module:name`; light tasks run where they are asked for, the others as jobs in workers.
+
+    A task's function returns the outcome, or a stage whose items several ranks may share.
+    """
 
     function: str
     code_version: str
     light: bool = False
     resumable: bool = False
 
-    def load(self) -> "Callable[[Build], Outcome]":
+    def load(self) -> "Callable[[Build], Any]":
         module, _, name = self.function.partition(":")
         return getattr(importlib.import_module(f"marin_core.tasks.{module}"), name)
 
 
+def _stage(name: str, code_version: str) -> Task:
+    return Task(f"data:{name}", code_version, resumable=True)
+
+
 TASKS: dict[str, Task] = {
-    "read_source": Task("data:read_source", code_version="1"),
-    "curate": Task("data:curate_source", code_version="1"),
-    "train_tokenizer": Task("data:train_bpe", code_version="1"),
-    "tokenize": Task("data:tokenize_source", code_version="1"),
-    "mix": Task("data:mix", code_version="1", light=True),
-    "train": Task("training:train_plan", code_version="1", resumable=True),
+    "acquire": _stage("acquire", code_version="1"),
+    "normalize": _stage("normalize", code_version="1"),
+    "judge_quality": _stage("judge_quality", code_version="1"),
+    "find_near_duplicates": _stage("find_near_duplicates", code_version="1"),
+    "find_contamination": _stage("find_contamination", code_version="1"),
+    "curate": _stage("curate", code_version="2"),
+    "train_tokenizer": Task("data:train_bpe", code_version="2"),
+    "fetch_tokenizer": Task("data:fetch_pretrained", code_version="1"),
+    "tokenize": _stage("tokenize", code_version="2"),
+    "mix": Task("data:mix", code_version="2", light=True),
+    "train": Task("training:train_plan", code_version="2", resumable=True),
     "list_candidates": Task("scaling:list_candidates", code_version="1", light=True),
     "collect_runs": Task("scaling:collect_runs", code_version="1", light=True),
     "fit_isoflop": Task("scaling:fit_isoflops", code_version="1", light=True),

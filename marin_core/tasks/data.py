@@ -1,21 +1,78 @@
-"""Tasks of the data plane: an artifact's config and inputs to the functions of `marin_core.data`."""
+"""Tasks of the data plane: an artifact's config and inputs to the stages and functions of `marin_core.data`."""
 
 from marin_core.build import Build, Outcome
-from marin_core.data.curate import curate, write_raw
-from marin_core.data.mixture import build_mixture
-from marin_core.data.shards import tokenize
-from marin_core.data.sources import InstalledSource
-from marin_core.data.tokenizer import train_tokenizer
+from marin_core.data.acquire import acquire_stage
+from marin_core.data.contamination import contamination_stage
+from marin_core.data.curate import curate_stage
+from marin_core.data.minhash import MinHashConfig
+from marin_core.data.mixture import MixtureConfig, build_mixture
+from marin_core.data.near_duplicates import near_duplicates_stage
+from marin_core.data.normalize import normalize_stage
+from marin_core.data.quality import quality_stage
+from marin_core.data.shards import tokenize_stage
+from marin_core.data.sources import Source
+from marin_core.data.stages import Stage
+from marin_core.data.tokenizer import fetch_tokenizer, train_tokenizer
+from marin_core.graph.sources import EVALUATION_ROLE
 
 
-def read_source(build: Build) -> Outcome:
+def acquire(build: Build) -> Stage:
+    return acquire_stage(_source(build), build.workspace, build.log)
+
+
+def normalize(build: Build) -> Stage:
+    return normalize_stage(_source(build), build.input("raw"), build.workspace, build.log)
+
+
+def judge_quality(build: Build) -> Stage:
+    return quality_stage(_source(build), build.input("normalized"), build.workspace, build.log)
+
+
+def find_near_duplicates(build: Build) -> Stage:
+    settings = {key: value for key, value in build.spec.config.items() if key not in ("source", "enabled")}
+    return near_duplicates_stage(
+        _source(build),
+        build.input("normalized"),
+        build.input("quality"),
+        MinHashConfig(**settings),
+        build.workspace,
+        build.log,
+    )
+
+
+def find_contamination(build: Build) -> Stage:
+    evaluations = {
+        role.removeprefix(EVALUATION_ROLE): build.input(role)
+        for role in build.spec.inputs
+        if role.startswith(EVALUATION_ROLE)
+    }
+    return contamination_stage(
+        _source(build),
+        build.input("normalized"),
+        build.input("quality"),
+        build.input("near_duplicates"),
+        evaluations,
+        build.workspace,
+        build.log,
+    )
+
+
+def curate(build: Build) -> Stage:
+    stages = [build.input(role) for role in ("normalized", "quality", "near_duplicates", "contamination")]
+    return curate_stage(_source(build), *stages, build.workspace, build.log)
+
+
+def tokenize(build: Build) -> Stage:
     config = build.spec.config
-    source = InstalledSource(config["source"], config["kind"], tuple(config["packages"]), config["max_bytes"])
-    return Outcome(write_raw(source, build.writer, build.log))
-
-
-def curate_source(build: Build) -> Outcome:
-    return Outcome(curate(build.spec.config["source"], build.input("raw"), build.writer, build.log))
+    return tokenize_stage(
+        _source(build),
+        build.input("curated"),
+        build.input("tokenizer"),
+        config["validation_share"],
+        config["framing"],
+        build.workspace,
+        build.log,
+    )
 
 
 def train_bpe(build: Build) -> Outcome:
@@ -24,13 +81,15 @@ def train_bpe(build: Build) -> Outcome:
     return Outcome(train_tokenizer(curated, config["vocab_size"], config["sample_bytes"], build.writer, build.log))
 
 
-def tokenize_source(build: Build) -> Outcome:
-    config = build.spec.config
-    curated, tokenizer = build.input("curated"), build.input("tokenizer")
-    return Outcome(tokenize(config["source"], curated, tokenizer, config["validation_share"], build.writer, build.log))
+def fetch_pretrained(build: Build) -> Outcome:
+    return Outcome(fetch_tokenizer(**build.spec.config, workspace=build.workspace, log=build.log))
 
 
 def mix(build: Build) -> Outcome:
-    config = build.spec.config
-    tokenized = {name: build.input(name) for name in config["weights"]}
-    return Outcome(build_mixture(config["weights"], config["block_size"], tokenized, build.writer, build.log))
+    config = MixtureConfig.from_json(build.spec.config)
+    tokenized = {name: build.input(name) for name in config.components}
+    return Outcome(build_mixture(config, tokenized, build.workspace, build.log))
+
+
+def _source(build: Build) -> Source:
+    return Source.from_json(build.spec.context["source"])

@@ -1,6 +1,10 @@
 """The training task: a plan and a mixture to `marin_core.training`."""
 
+import os
+
 from marin_core.build import Build, Outcome
+from marin_core.data.mixture import mixture_order
+from marin_core.data.shards import check_tokenizer
 from marin_core.errors import MarinError
 from marin_core.recipes import TrainPlan
 from marin_core.store import ArtifactSpec
@@ -9,6 +13,7 @@ from marin_core.training.run import RunOptions, train
 
 
 def train_plan(build: Build) -> Outcome:
+    _stay_offline()
     plan = TrainPlan.from_json(dict(build.spec.config["plan"]))
     options = RunOptions(
         scratch=build.options.scratch,
@@ -20,8 +25,11 @@ def train_plan(build: Build) -> Outcome:
 
 
 def train_data(build: Build, mixture: ArtifactSpec, plan: TrainPlan) -> TrainData:
-    """Raises MarinError if the shards and the plan disagree on the tokenizer."""
-    build.store.artifact(mixture)
+    """What a plan reads of a mixture.
+
+    Raises:
+        MarinError: the shards, the tokenizer and the plan do not fit together.
+    """
     tokenizer = build.store.artifact(mixture.inputs["tokenizer"])
     vocab_size = tokenizer.record.summary["vocab_size"]
     if vocab_size != plan.vocab_size:
@@ -29,16 +37,21 @@ def train_data(build: Build, mixture: ArtifactSpec, plan: TrainPlan) -> TrainDat
             f"{tokenizer.record.name} has {vocab_size} entries, recipe {plan.recipe!r} expects {plan.vocab_size}; "
             f"set the tokenizer's vocab_size in the profile"
         )
-    weights = mixture.config["weights"]
-    for name in weights:
-        made_with = mixture.inputs[name].inputs["tokenizer"].fingerprint
-        if made_with != tokenizer.record.fingerprint:
-            raise MarinError(
-                f"tokenized/{name} was made with tokenizer {made_with}, not {tokenizer.record.fingerprint}"
-            )
+    content = build.store.artifact(mixture).read_json("mixture.json")
+    tokenized = {name: build.store.artifact(mixture.inputs[name]) for name in content["components"]}
+    for artifact in tokenized.values():
+        check_tokenizer(artifact, tokenizer)
     return TrainData(
         tokenizer=tokenizer.url,
-        components={name: build.store.artifact(mixture.inputs[name]).url for name in weights},
-        weights=weights,
-        block_size=mixture.config["block_size"],
+        components={name: artifact.url for name, artifact in tokenized.items()},
+        order=mixture_order(content, seq_len=plan.seq_len, seed=plan.seed, run_tokens=plan.tokens),
+        conversations=tuple(name for name in tokenized if mixture.inputs[name].config["messages_field"]),
     )
+
+
+def _stay_offline() -> None:
+    """Everything a run reads is in the store; libraries that would ask a hub about it must not."""
+    import huggingface_hub.constants
+
+    os.environ["HF_HUB_OFFLINE"] = "1"
+    huggingface_hub.constants.HF_HUB_OFFLINE = True

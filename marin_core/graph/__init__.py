@@ -8,20 +8,15 @@ import dataclasses
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
-from marin_core.profile import Profile, Scale
+
+from marin_core.graph.sources import SourceArtifacts, evaluation_artifacts, training_artifacts
+from marin_core.graph.specs import artifact
+from marin_core.profile import PretrainedTokenizer, Profile, Scale
 from marin_core.recipes import Candidate, ScalingRecipe, TrainPlan
 from marin_core.store import ArtifactSpec, Store
-from marin_core.tasks import TASKS
 
 CHECKPOINTS = "checkpoints/delphi"
-
-
-def artifact(
-    name: str, task: str, config: dict[str, Any], inputs: dict[str, ArtifactSpec], partition: str | None = None
-) -> ArtifactSpec:
-    return ArtifactSpec(name, task, TASKS[task].code_version, config, inputs, partition)
 
 
 def train_spec(plan: TrainPlan, key: str, mixture: ArtifactSpec) -> ArtifactSpec:
@@ -49,23 +44,33 @@ class LabGraph:
         return cls(profile.scale)
 
     @cached_property
-    def raw(self) -> dict[str, ArtifactSpec]:
-        return {
-            s.name: artifact(f"raw/{s.name}", "read_source", {"source": s.name, **s.identity()}, {})
-            for s in self.scale.sources
+    def sources(self) -> dict[str, SourceArtifacts]:
+        """What is made of every source: of evaluation sources first, since the others are held against them."""
+        evaluations = {
+            source.name: evaluation_artifacts(source) for source in self.scale.sources if source.role == "evaluation"
         }
+        references = {name: made.normalized for name, made in evaluations.items()}
+        training = {
+            source.name: training_artifacts(source, self.scale.near_duplicates, references)
+            for source in self.scale.sources
+            if source.role == "train"
+        }
+        return {**evaluations, **training}
 
     @cached_property
     def curated(self) -> dict[str, ArtifactSpec]:
-        return {
-            name: artifact(f"curated/{name}", "curate", {"source": name}, {"raw": raw})
-            for name, raw in self.raw.items()
-        }
+        """The documents to tokenize of every source."""
+        return {name: made.curated for name, made in self.sources.items()}
 
     @cached_property
     def tokenizer(self) -> ArtifactSpec:
-        config = dataclasses.asdict(self.scale.tokenizer)
-        return artifact(f"tokenizer/{config.pop('name')}", "train_tokenizer", config, self.curated)
+        tokenizer = self.scale.tokenizer
+        name = f"tokenizer/{tokenizer.name}"
+        config = {key: value for key, value in dataclasses.asdict(tokenizer).items() if key != "name"}
+        if isinstance(tokenizer, PretrainedTokenizer):
+            return artifact(name, "fetch_tokenizer", config, {})
+        trained_on = {name: self.curated[name] for name in self._training_sources}
+        return artifact(name, "train_tokenizer", config, trained_on)
 
     @cached_property
     def tokenized(self) -> dict[str, ArtifactSpec]:
@@ -73,22 +78,27 @@ class LabGraph:
             name: artifact(
                 f"tokenized/{name}",
                 "tokenize",
-                {"source": name, "validation_share": self.scale.validation_share},
-                {"curated": curated, "tokenizer": self.tokenizer},
+                {
+                    "source": name,
+                    "validation_share": self.scale.validation_share if name in self._training_sources else 1.0,
+                    "framing": self.scale.framing,
+                    "messages_field": made.source.layout.messages_field,
+                },
+                {"curated": made.curated, "tokenizer": self.tokenizer},
+                context={"source": made.source.to_json()},
             )
-            for name, curated in self.curated.items()
+            for name, made in self.sources.items()
         }
 
     @cached_property
     def mixture(self) -> ArtifactSpec:
         config = self.scale.mixture
-        components = {name: self.tokenized[name] for name in config.weights}
-        return artifact(
-            f"mixture/{config.name}",
-            "mix",
-            {"weights": dict(config.weights), "block_size": config.block_size},
-            {**components, "tokenizer": self.tokenizer},
-        )
+        components = {name: self.tokenized[name] for name in config.components}
+        return artifact(f"mixture/{config.name}", "mix", config.to_json(), {**components, "tokenizer": self.tokenizer})
+
+    @property
+    def _training_sources(self) -> list[str]:
+        return [source.name for source in self.scale.sources if source.role == "train"]
 
     @cached_property
     def candidates(self) -> dict[str, Candidate]:
@@ -167,9 +177,8 @@ class LabGraph:
 
     def unpartitioned(self) -> Iterator[ArtifactSpec]:
         """Every artifact that is one asset, sources first."""
-        for name in self.raw:
-            yield self.raw[name]
-            yield self.curated[name]
+        for made in self.sources.values():
+            yield from made.stages.values()
         yield self.tokenizer
         yield from self.tokenized.values()
         yield self.mixture
