@@ -7,7 +7,7 @@ was retried. Steps go to the terminal.
 import time
 from collections.abc import Sequence
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 import dagster as dg
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
@@ -36,7 +36,7 @@ class JobProgress:
             TimeElapsedColumn(),
             console=console,
             transient=True,
-            disable=not (console.is_terminal and self._trains),
+            disable=not console.is_terminal,
         )
         self._rows: dict[str, TaskID] = {}
 
@@ -66,6 +66,19 @@ class JobProgress:
                 self._done[name] = 1.0
         if self._trains:
             self._show(handle, status, name)
+        elif status.progress:
+            self._show_stage(status.progress, name, ended=status.state.is_final)
+
+    def _show_stage(self, now: dict[str, Any], name: str, *, ended: bool) -> None:
+        """Items done of a data stage's current phase."""
+        text = f"{now['phase']} {now['done']}/{now['items']}"
+        if name not in self._rows:
+            self._rows[name] = self._live.add_task(f"  {name}", total=now["items"], text=text)
+        self._live.update(self._rows[name], completed=now["done"], total=now["items"], text=text)
+        if ended:
+            self._live.remove_task(self._rows.pop(name))
+        else:
+            self._line(f"{name}: {text}")
 
     def _show(self, handle: JobHandle, status: JobStatus, name: str) -> None:
         now = status.progress
@@ -87,9 +100,13 @@ class JobProgress:
         if name not in self._rows:
             self._rows[name] = self._live.add_task(f"  {handle.job.artifact.partition}", total=now["steps"], text=text)
         self._live.update(self._rows[name], completed=now["step"], text=text)
+        self._line(f"{counts}  {name}: {text}")
+
+    def _line(self, text: str) -> None:
+        """Where there is no live display, a line now and then."""
         if self._live.disable and time.monotonic() - self._last_line > _LINE_EVERY_SECONDS:
             self._last_line = time.monotonic()
-            console.print(f"{counts}  {name}: {text}", markup=False)
+            console.print(text, markup=False)
 
     def _share_done(self) -> float:
         flops = {job.artifact.label: float(job.artifact.config["plan"]["flops"]) for job in self._jobs}

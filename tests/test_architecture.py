@@ -18,7 +18,7 @@ ROOMS: dict[str, set[str]] = {
     "data": {"errors", "store"},
     "training": {"errors", "store", "data", "recipes"},
     "scaling": {"errors", "recipes"},
-    "build": {"errors", "store", "tasks"},
+    "build": {"errors", "store", "data", "tasks"},
     "jobs": {"errors", "store", "build"},
 }
 DOORS = {"cli", "worker", "graph", "profile", "status", "tasks"}

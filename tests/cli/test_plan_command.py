@@ -156,7 +156,7 @@ def test_looking_at_the_plan_writes_nothing(lab: Path) -> None:
 
 
 def test_a_committed_artifact_is_committed_and_nothing_else_is(lab: Path) -> None:
-    commit(lab, graph_of(lab).raw["code"])
+    commit(lab, graph_of(lab).sources["code"].stages["raw"])
     assert [s["name"] for s in statuses(lab) if s["state"] == "committed"] == ["raw/code"]
     lines = plan(lab).splitlines()
     assert any("✓ committed raw/code" in line for line in lines)
@@ -164,55 +164,56 @@ def test_a_committed_artifact_is_committed_and_nothing_else_is(lab: Path) -> Non
 
 
 def test_a_changed_setting_is_named_with_its_old_and_new_value(lab: Path) -> None:
-    commit(lab, graph_of(lab).raw["code"])
+    commit(lab, graph_of(lab).sources["code"].stages["raw"])
     edit(lab, "max_bytes = 20_000", "max_bytes = 30_000")
     found = status_of(lab, "raw/code")
     assert found["state"] == "missing"
-    assert found["changes"] == [{"field": "config.max_bytes", "old": 20_000, "new": 30_000}]
-    assert "because config.max_bytes: 20000 -> 30000" in plan(lab)
+    assert found["changes"] == [{"field": "config.origin.max_bytes", "old": 20_000, "new": 30_000}]
+    assert "because config.origin.max_bytes: 20000 -> 30000" in plan(lab)
 
 
 def test_a_changed_input_is_the_reason_for_what_is_made_of_it(lab: Path) -> None:
-    graph = graph_of(lab)
-    commit(lab, graph.raw["code"])
-    commit(lab, graph.curated["code"])
+    before = graph_of(lab).sources["code"].stages
+    commit(lab, before["raw"])
+    commit(lab, before["normalized"])
     edit(lab, "max_bytes = 20_000", "max_bytes = 30_000")
-    (change,) = status_of(lab, "curated/code")["changes"]
+    after = graph_of(lab).sources["code"].stages
+    (change,) = status_of(lab, "normalized/code")["changes"]
     assert change["field"] == "inputs.raw.fingerprint"
-    assert (change["old"], change["new"]) == (graph.raw["code"].fingerprint, graph_of(lab).raw["code"].fingerprint)
+    assert (change["old"], change["new"]) == (before["raw"].fingerprint, after["raw"].fingerprint)
     assert "because its inputs are others: raw" in plan(lab)
 
 
 def test_changing_the_setting_back_finds_the_first_build_again(lab: Path) -> None:
-    commit(lab, graph_of(lab).raw["code"])
+    commit(lab, graph_of(lab).sources["code"].stages["raw"])
     edit(lab, "max_bytes = 20_000", "max_bytes = 30_000")
-    commit(lab, graph_of(lab).raw["code"])
+    commit(lab, graph_of(lab).sources["code"].stages["raw"])
     edit(lab, "max_bytes = 30_000", "max_bytes = 20_000")
     assert status_of(lab, "raw/code")["state"] == "committed"
 
 
 def test_the_most_similar_earlier_build_is_compared_with(lab: Path) -> None:
     edit(lab, 'packages = ["fsspec"], max_bytes = 20_000', 'packages = ["click"], max_bytes = 10_000')
-    commit(lab, graph_of(lab).raw["code"])
+    commit(lab, graph_of(lab).sources["code"].stages["raw"])
     edit(lab, 'packages = ["click"], max_bytes = 10_000', 'packages = ["fsspec"], max_bytes = 20_000')
-    commit(lab, graph_of(lab).raw["code"])
+    commit(lab, graph_of(lab).sources["code"].stages["raw"])
     edit(lab, "max_bytes = 20_000", "max_bytes = 30_000")
-    assert [change["field"] for change in status_of(lab, "raw/code")["changes"]] == ["config.max_bytes"]
+    assert [change["field"] for change in status_of(lab, "raw/code")["changes"]] == ["config.origin.max_bytes"]
 
 
 def test_an_artifact_whose_input_was_rebuilt_with_other_content_is_stale(lab: Path) -> None:
-    graph = graph_of(lab)
-    commit(lab, graph.raw["code"])
-    commit(lab, graph.curated["code"])
-    shutil.rmtree(lab / "state" / "store" / "raw" / "code" / graph.raw["code"].fingerprint)
-    commit(lab, graph.raw["code"], text="another document")
-    found = status_of(lab, "curated/code")
+    stages = graph_of(lab).sources["code"].stages
+    commit(lab, stages["raw"])
+    commit(lab, stages["normalized"])
+    shutil.rmtree(lab / "state" / "store" / "raw" / "code" / stages["raw"].fingerprint)
+    commit(lab, stages["raw"], text="another document")
+    found = status_of(lab, "normalized/code")
     assert (found["state"], found["rebuilt_inputs"]) == ("stale", ["raw"])
     assert "because its input raw was rebuilt with other content" in plan(lab)
 
 
 def test_a_half_written_artifact_is_missing(lab: Path) -> None:
-    spec = graph_of(lab).raw["code"]
+    spec = graph_of(lab).sources["code"].stages["raw"]
     with Store(str(lab / "state" / "store")).writer(spec) as writer, writer.open("documents.txt") as file:
         file.write(b"half a docu")
     assert status_of(lab, "raw/code")["state"] == "missing"
@@ -229,7 +230,7 @@ def test_a_store_whose_path_has_brackets_is_printed_as_it_is(lab: Path) -> None:
 
 
 def test_an_unknown_profile_is_refused_with_the_known_ones(lab: Path) -> None:
-    assert "unknown profile 'palmtop'; set MARIN_PROFILE to one of laptop" in refused(
+    assert "unknown profile 'palmtop'; set MARIN_PROFILE to one of delphi, laptop" in refused(
         lab, "plan", "--profile", "palmtop"
     )
 
@@ -256,7 +257,7 @@ def test_a_profile_with_an_unknown_field_is_refused_with_its_name(lab: Path, old
     [
         ('base = "nano"', 'base = "pythia"', "unknown recipe 'pythia'; there are delphi, nano"),
         ('base = "nano"', 'base = "nano"\nmin_width = 24', "needs a name and a version of its own"),
-        ("code = {", "poems = {", "unknown source 'poems'; there are code, prose, math"),
+        ("code = {", "poems = {", "source 'poems': field 'content' is missing"),
         ("validation_share = 0.04\n", "", "'validation_share'"),
         ("[place]", "[elsewhere]", "'place'"),
         ('packages = ["fsspec"]', 'packages = ["no-such-package"]', "'no-such-package' is not installed"),

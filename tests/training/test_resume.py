@@ -14,23 +14,11 @@ from marin_core.build import BuildOptions, build
 from marin_core.errors import MarinError
 from marin_core.graph import LabGraph
 from marin_core.jobs.process import worker_environment
-from marin_core.profile import load_profile
 from marin_core.store import ArtifactSpec, Store
 from tests.conftest import REPOSITORY, LabEnvironment
 
 pytestmark = pytest.mark.slow
 CELL = "4e9-d0056"
-
-
-@pytest.fixture(scope="module")
-def shards(tmp_path_factory: pytest.TempPathFactory) -> tuple[LabEnvironment, LabGraph]:
-    """A lab with everything that a run reads."""
-    lab = LabEnvironment(tmp_path_factory.mktemp("shards"))
-    result = lab.materialize("mixture/*")
-    assert result.returncode == 0, result.stderr
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("MARIN_STORE", str(lab.store))
-        return lab, LabGraph.of(load_profile(str(lab.profile)))
 
 
 def start_worker(lab: LabEnvironment, store: Store, spec: ArtifactSpec, every_steps: int = 5) -> subprocess.Popen[str]:
