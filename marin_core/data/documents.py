@@ -1,86 +1,117 @@
-"""Records as readers give them, made into documents: normalized, with ids, empty ones left out."""
+"""Reading and writing documents and their attributes part by part, in bounded memory, checked against the record.
 
-import json
-from collections.abc import Iterable, Iterator
+A part is one Parquet file of a folder of the artifact; the parts of a folder, in the order of their names, are sorted
+by document id within and across. What the columns mean is in the modules of the stages.
+"""
 
-import numpy as np
+from collections.abc import Iterator, Sequence
+
+import polars as pl
 import pyarrow as pa
-import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
-from marin_core.data.readers.fields import MESSAGES, TEXT
-from marin_core.data.spills import spill_schema
-from marin_core.data.text import DIGEST_BYTES, digests, normalize_texts
+from marin_core.data.stages import Counts, total
+from marin_core.errors import MarinError
+from marin_core.store import Artifact, Workspace
 
-_BATCH_BYTES, _BATCH_ROWS = 4 << 20, 16_384
-
-
-def document_schema(batch_schema: pa.Schema) -> pa.Schema:
-    """The spilled columns of documents that are made of batches of a schema."""
-    columns = [pa.field(TEXT, pa.string())]
-    for field in batch_schema:
-        if field.name != TEXT:
-            columns.append(pa.field(field.name, pa.string()))
-    return spill_schema(columns)
+DOCUMENTS = "documents"
+BATCH_BYTES = 8_000_000
+# Rows taken from Parquet at a time while a batch is filled.
+_ROWS = 256
 
 
-def documents_of(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """The documents of a batch of records, as `document_schema`; those whose text is empty are left out.
+def document_parts(artifact: Artifact) -> list[str]:
+    """Paths of the parts of `documents/`, in order of document id.
 
-    The text of a conversation is its messages' contents, with an empty line between them; its id is that of the
-    messages, which are kept as JSON.
+    Raises:
+        MarinError: the artifact has none.
     """
-    columns = {name: batch.column(name) for name in batch.schema.names}
-    if MESSAGES in columns:
-        columns = {TEXT: pa.nulls(0), **columns}
-        columns[TEXT], columns[MESSAGES] = _conversations(columns[MESSAGES])
-    else:
-        columns[TEXT] = normalize_texts(columns[TEXT])
-    schema = document_schema(batch.schema)
-    documents = pa.record_batch(list(columns.values()), names=list(columns))
-    full = pc.call_function("binary_length", [columns[TEXT]]).to_numpy() > 0
-    if not full.all():
-        documents = documents.filter(pa.array(full))
-    keys = pa.py_buffer(digests(documents.column(MESSAGES if MESSAGES in columns else TEXT)))
-    digest = pa.FixedSizeBinaryArray.from_buffers(pa.binary(DIGEST_BYTES), len(documents), [None, keys])
-    return pa.record_batch([digest, _sizes(documents), *documents.columns], schema=schema)
+    return attribute_parts(artifact, DOCUMENTS)
 
 
-def coalesce(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The same rows in batches that are worth a call: small ones are put together."""
+def attribute_parts(artifact: Artifact, folder: str) -> list[str]:
+    """Paths of the parts of a folder, in order of document id.
+
+    Raises:
+        MarinError: the artifact has none.
+    """
+    paths = sorted(entry.path for entry in artifact.record.files)
+    parts = [path for path in paths if path.startswith(f"{folder}/part-") and path.endswith(".parquet")]
+    if not parts:
+        raise MarinError(
+            f"{artifact.record.name} ({artifact.record.fingerprint}) has no {folder}/part-*.parquet; "
+            f"delete the folder {artifact.url} and materialize {artifact.record.name} again"
+        )
+    return parts
+
+
+def read_part(artifact: Artifact, path: str, columns: Sequence[str] | None = None) -> pl.DataFrame:
+    """A part, or some of its columns, whole.
+
+    Raises:
+        StoreError: the file is missing or damaged.
+    """
+    table = pq.read_table(pa.BufferReader(artifact.read(path)), columns=None if columns is None else list(columns))
+    return _frame(table)
+
+
+def text_batches(
+    artifact: Artifact, path: str, columns: Sequence[str] = ("id", "text"), batch_bytes: int = BATCH_BYTES
+) -> Iterator[pl.DataFrame]:
+    """The rows of a part in order, in frames of about `batch_bytes` in memory; a longer document comes alone.
+
+    Raises:
+        StoreError: the file is missing or damaged.
+    """
+    file = pq.ParquetFile(pa.BufferReader(artifact.read(path)))
     pending: list[pa.RecordBatch] = []
-    size = rows = 0
-    for batch in batches:
-        pending.append(batch)
-        size, rows = size + batch.nbytes, rows + len(batch)
-        if size >= _BATCH_BYTES or rows >= _BATCH_ROWS:
-            yield _joined(pending)
-            pending, size, rows = [], 0, 0
-    if rows:
-        yield _joined(pending)
+    size = 0
+    for rows in file.iter_batches(_ROWS, columns=list(columns), use_threads=False):
+        for piece in _pieces(rows, batch_bytes):
+            if pending and size + piece.nbytes > batch_bytes:
+                yield _frame(pa.Table.from_batches(pending))
+                pending, size = [], 0
+            pending.append(piece)
+            size += piece.nbytes
+    if pending:
+        yield _frame(pa.Table.from_batches(pending))
 
 
-def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
-    return batches[0] if len(batches) == 1 else pa.Table.from_batches(batches).combine_chunks().to_batches()[0]
+def read_documents(artifact: Artifact, columns: Sequence[str] = ("id", "text")) -> Iterator[pl.DataFrame]:
+    """Every document of an artifact in order of id, in frames of bounded size.
+
+    Raises:
+        StoreError: a file is missing or damaged.
+        MarinError: there are no documents.
+    """
+    for path in document_parts(artifact):
+        yield from text_batches(artifact, path, columns)
 
 
-def _sizes(documents: pa.RecordBatch) -> pa.Array:
-    sizes = np.zeros(len(documents), np.int64)
-    for column in documents.columns:
-        sizes += pc.call_function("binary_length", [column]).fill_null(0).to_numpy(zero_copy_only=False)
-    return pa.array(sizes)
+def _pieces(rows: pa.RecordBatch, batch_bytes: int) -> Iterator[pa.RecordBatch]:
+    """Row batches of at most `batch_bytes`, by halves, or single rows."""
+    if rows.num_rows <= 1 or rows.nbytes <= batch_bytes:
+        yield rows
+        return
+    half = rows.num_rows // 2
+    yield from _pieces(rows.slice(0, half), batch_bytes)
+    yield from _pieces(rows.slice(half), batch_bytes)
 
 
-def _conversations(messages: pa.Array) -> tuple[pa.Array, pa.Array]:
-    """Texts and canonical JSON of lists of `{role, content}`, contents normalized."""
-    flat = messages.flatten()
-    roles = flat.field("role").to_pylist()
-    contents = normalize_texts(flat.field("content")).to_pylist()
-    lengths = messages.value_lengths().to_pylist()
-    texts, texts_json, start = [], [], 0
-    for length in lengths:
-        turns = range(start, start + length)
-        texts.append("\n\n".join(contents[turn] for turn in turns))
-        listed = [{"role": roles[turn], "content": contents[turn]} for turn in turns]
-        texts_json.append(json.dumps(listed, ensure_ascii=False, separators=(",", ":")))
-        start += length
-    return normalize_texts(pa.array(texts, pa.string())), pa.array(texts_json, pa.string())
+def _frame(table: pa.Table) -> pl.DataFrame:
+    frame = pl.from_arrow(table)
+    assert isinstance(frame, pl.DataFrame)
+    return frame
+
+
+def write_part(workspace: Workspace, path: str, frame: pl.DataFrame) -> None:
+    """Write a frame as one Parquet file of the artifact."""
+    table = frame.to_arrow(compat_level=pl.CompatLevel.oldest())
+    with workspace.open(path) as file:
+        pq.write_table(table, file, compression="zstd", compression_level=3)
+
+
+def retention_summary(counts: Sequence[Counts]) -> Counts:
+    """The items' counts `documents_in`, `documents`, `bytes`, `removed` and others added up, with the retention."""
+    summary = total(counts)
+    return {**summary, "retention": summary["documents"] / max(1, summary["documents_in"])}
