@@ -38,7 +38,7 @@ def list_urls(origin: UrlOrigin, patience: Patience, log: Log) -> list[ListedFil
 
 
 def open_remote(url: str) -> Remote:
-    return WebRemote(url) if urlsplit(url).scheme in ("http", "https") else StoreRemote(url)
+    return WebRemote(url) if _on_the_web(url) else StoreRemote(url)
 
 
 @dataclass(frozen=True)
@@ -79,11 +79,17 @@ def reachable(url: str) -> Iterator[None]:
 
 
 def _single(url: str) -> ListedFile:
-    return ListedFile(unquote(urlsplit(url).path).lstrip("/"), url)
+    if _on_the_web(url):
+        return ListedFile(unquote(urlsplit(url).path).lstrip("/"), url)
+    return ListedFile(url.split("://", 1)[1].lstrip("/"), url)
+
+
+def _on_the_web(url: str) -> bool:
+    return url.startswith(("http://", "https://"))
 
 
 def _below(prefix: str) -> list[ListedFile]:
-    if urlsplit(prefix).scheme in ("http", "https"):
+    if _on_the_web(prefix):
         raise MarinError(f"a web server does not list {prefix}; name its files in 'urls', or a text file in 'listings'")
     with reachable(prefix):
         fs, root = _filesystem(prefix)

@@ -42,7 +42,7 @@ def _listed(root: Path, path: str) -> ListedFile:
         sha256 = _sha256(str(file.resolve()), status.st_size, status.st_mtime_ns)
     except OSError as error:
         raise MarinError(f"source file {file} cannot be read: {error.strerror}") from None
-    return ListedFile(path, file.absolute().as_uri(), status.st_size, sha256)
+    return ListedFile(path, f"file://{file.absolute()}", status.st_size, sha256)
 
 
 @lru_cache(maxsize=100_000)

@@ -73,7 +73,8 @@ def persist[T](
     try:
         return retrying(attempt)
     except Interrupted as error:
-        why = "gave up" if course.fruitless < patience.attempts else f"gave up after {course.fruitless} tries"
+        asked = error.retry_after > patience.longest_asked
+        why = f"it asks to wait {error.retry_after:.0f} s" if asked else f"gave up after {course.fruitless} tries"
         raise MarinError(
             f"{what}: {error}; {why}. What has arrived is kept: run the same command again to go on from there"
         ) from None

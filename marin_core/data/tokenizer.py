@@ -1,27 +1,83 @@
-"""The laptop's tokenizer: a byte-level BPE trained on a fixed sample of the curated text."""
+"""Tokenizers as artifacts: `tokenizer.json` and `tokenizer_config.json`, trained on a sample or fetched.
 
+What text becomes under a tokenizer is in `encoder.py`.
+"""
+
+import hashlib
 import json
+import posixpath
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from marin_core.data.curate import read_documents
+from marin_core.data.documents import read_documents
 from marin_core.errors import MarinError
-from marin_core.store import Artifact, Writer
+from marin_core.store import Artifact, Workspace
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
 BOS, EOS = "<|begin_of_text|>", "<|end_of_text|>"
+TOKENIZER, CONFIG, TEMPLATE = "tokenizer.json", "tokenizer_config.json", "chat_template.jinja"
+MODEL_MAX_LENGTH = 10**9
+
+
+@dataclass(frozen=True)
+class TokenizerFiles:
+    """What a tokenizer is: its `tokenizer.json`, also parsed, and what `tokenizer_config.json` names.
+
+    `special` maps each special token to its id; `bos` is None where the vocabulary has none.
+    """
+
+    tokenizer_json: str = field(repr=False)
+    parsed: Mapping[str, Any] = field(repr=False, compare=False)
+    sha256: str
+    vocab_size: int
+    special: Mapping[str, int]
+    bos: str | None
+    eos: str
+    chat_template: str | None
+
+    @property
+    def bos_id(self) -> int | None:
+        return None if self.bos is None else self.special[self.bos]
+
+    @property
+    def eos_id(self) -> int:
+        return self.special[self.eos]
+
+    def identity(self, framing: str) -> dict[str, Any]:
+        """What must be equal for token ids to mean the same."""
+        return {
+            "sha256": self.sha256,
+            "vocab_size": self.vocab_size,
+            "special_tokens": dict(self.special),
+            "bos": self.bos_id,
+            "eos": self.eos_id,
+            "framing": framing,
+        }
+
+
+@dataclass(frozen=True)
+class PretrainedTokenizer:
+    """A published tokenizer, in a local folder or a Hugging Face repository at a revision, and what it should be."""
+
+    location: str
+    vocab_size: int
+    eos: str
+    bos: str | None = None
+    revision: str | None = None
 
 
 def train_tokenizer(
     curated: Mapping[str, Artifact],
     vocab_size: int,
     sample_bytes: int,
-    writer: Writer,
+    workspace: Workspace,
     log: Callable[[str], None],
 ) -> dict[str, Any]:
-    """Write `tokenizer.json` and `tokenizer_config.json` in the form that transformers and Levanter load.
+    """Write the files of a byte-level BPE in the form that transformers and Levanter load.
 
     The sample is the first `sample_bytes` of UTF-8 of each source in order of document id, which is a random order
     that is the same everywhere.
@@ -41,49 +97,154 @@ def train_tokenizer(
         show_progress=False,
     )
     log(f"tokenizer: training a byte-level BPE with {vocab_size:,} entries")
-    texts = [text for source in sorted(curated) for text in _sample(curated[source], sample_bytes)]
-    tokenizer.train_from_iterator(texts, trainer)
+    sampled = 0
+
+    def sample() -> Iterator[str]:
+        nonlocal sampled
+        for source in sorted(curated):
+            for text in _first_bytes(curated[source], sample_bytes):
+                sampled += 1
+                yield text
+
+    tokenizer.train_from_iterator(sample(), trainer)
     entries = tokenizer.get_vocab_size()
     if entries != vocab_size:
         remedy = "raise sample_bytes or lower" if entries < vocab_size else "raise"
         raise MarinError(
             f"tokenizer: the sample gives {entries} entries, not {vocab_size}; {remedy} vocab_size in the profile"
         )
-    with writer.open("tokenizer.json") as file:
+    with workspace.open(TOKENIZER) as file:
         file.write(tokenizer.to_str().encode())
-    writer.write_json(
-        "tokenizer_config.json",
-        {
-            "tokenizer_class": "PreTrainedTokenizerFast",
-            "bos_token": BOS,
-            "eos_token": EOS,
-            "model_max_length": 10**9,
-        },
+    config = {"tokenizer_class": "PreTrainedTokenizerFast", "bos_token": BOS, "eos_token": EOS}
+    workspace.write_json(CONFIG, {**config, "model_max_length": MODEL_MAX_LENGTH})
+    return {"vocab_size": vocab_size, "sample_documents": sampled, "bos_token": BOS, "eos_token": EOS}
+
+
+def fetch_tokenizer(tokenizer: PretrainedTokenizer, workspace: Workspace, log: Callable[[str], None]) -> dict[str, Any]:
+    """Write the files of a published tokenizer as they are; their hashes and the resolved revision in the summary.
+
+    Raises:
+        MarinError: a file is missing, the repository cannot be reached, or the tokenizer is not as declared.
+    """
+    folder, revision = _locate(tokenizer)
+    texts = {name: _text(folder / name) for name in (TOKENIZER, CONFIG, TEMPLATE)}
+    if missing := [name for name in (TOKENIZER, CONFIG) if texts[name] is None]:
+        raise MarinError(
+            f"tokenizer {tokenizer.location} has no {missing[0]}; name a repository or a folder that has "
+            f"{TOKENIZER} and {CONFIG}"
+        )
+    parsed = parse_tokenizer(tokenizer.location, texts[TOKENIZER] or "", texts[CONFIG] or "", texts[TEMPLATE])
+    for what, found, declared in (
+        ("vocabulary size", parsed.vocab_size, tokenizer.vocab_size),
+        ("BOS token", parsed.bos, tokenizer.bos),
+        ("EOS token", parsed.eos, tokenizer.eos),
+    ):
+        if found != declared:
+            raise MarinError(
+                f"tokenizer {tokenizer.location}: {what} is {found!r}, the profile declares {declared!r}; "
+                f"correct the profile or name another tokenizer"
+            )
+    for name, text in texts.items():
+        if text is not None:
+            with workspace.open(name) as file:
+                file.write(text.encode())
+    log(f"tokenizer: {tokenizer.location} at {revision or 'a local folder'}, {parsed.vocab_size:,} entries")
+    return {
+        "location": tokenizer.location,
+        "revision": revision,
+        "sha256": {name: _sha256(text) for name, text in texts.items() if text is not None},
+        "vocab_size": parsed.vocab_size,
+        "bos_token": parsed.bos,
+        "eos_token": parsed.eos,
+    }
+
+
+def read_tokenizer(artifact: Artifact) -> TokenizerFiles:
+    """Raises MarinError if the files are missing, damaged, or do not say which token ends a document."""
+    paths = {entry.path for entry in artifact.record.files}
+    template = artifact.read(TEMPLATE).decode() if TEMPLATE in paths else None
+    tokenizer_json, config = artifact.read(TOKENIZER).decode(), artifact.read(CONFIG).decode()
+    return parse_tokenizer(artifact.record.name, tokenizer_json, config, template)
+
+
+def parse_tokenizer(name: str, tokenizer_json: str, config_json: str, template: str | None = None) -> TokenizerFiles:
+    """Raises MarinError, naming the tokenizer by `name`, if there is no EOS token or BOS and EOS are not special."""
+    config, data = json.loads(config_json), json.loads(tokenizer_json)
+    special = {token["content"]: token["id"] for token in data["added_tokens"] if token["special"]}
+    vocab = data["model"]["vocab"]
+    entries = {piece for piece, _ in vocab} if isinstance(vocab, list) else set(vocab)
+    bos, eos = _token(config.get("bos_token")), _token(config.get("eos_token"))
+    for role, token in (("bos_token", bos), ("eos_token", eos)):
+        if token not in special and (token is not None or role == "eos_token"):
+            raise MarinError(
+                f"{name}: {CONFIG} has {role} {token!r}, which is not a special token of {TOKENIZER}; "
+                f"name one of {', '.join(list(special)[:4]) or 'its added tokens'}"
+            )
+    assert eos is not None
+    return TokenizerFiles(
+        tokenizer_json=tokenizer_json,
+        parsed=data,
+        sha256=_sha256(tokenizer_json),
+        vocab_size=len(entries | {token["content"] for token in data["added_tokens"]}),
+        special=special,
+        bos=bos,
+        eos=eos,
+        chat_template=template or config.get("chat_template"),
     )
-    return {"vocab_size": vocab_size, "sample_documents": len(texts), "bos_token": BOS, "eos_token": EOS}
 
 
 def load_tokenizer(artifact: Artifact) -> "Tokenizer":
-    """The tokenizer of an artifact, set so that text which spells a special token gets ordinary ids."""
+    """The reference tokenizer of an artifact, set so that text which spells a special token gets ordinary ids."""
     from tokenizers import Tokenizer
 
-    with artifact.open("tokenizer.json") as file:
-        tokenizer = Tokenizer.from_str(file.read().decode())
+    tokenizer = Tokenizer.from_str(artifact.read(TOKENIZER).decode())
     tokenizer.encode_special_tokens = True
     return tokenizer
 
 
 def special_ids(artifact: Artifact, tokenizer: "Tokenizer") -> tuple[int, int]:
-    """(BOS, EOS) ids."""
-    with artifact.open("tokenizer_config.json") as file:
-        config = json.load(file)
-    return tokenizer.token_to_id(config["bos_token"]), tokenizer.token_to_id(config["eos_token"])
+    """(BOS, EOS) ids of a tokenizer that has both."""
+    config = artifact.read_json(CONFIG)
+    return tokenizer.token_to_id(_token(config["bos_token"])), tokenizer.token_to_id(_token(config["eos_token"]))
 
 
-def _sample(curated: Artifact, sample_bytes: int) -> Iterator[str]:
+def _locate(tokenizer: PretrainedTokenizer) -> tuple[Path, str | None]:
+    """The folder with the files, and the commit they are of where there is one."""
+    if (folder := Path(tokenizer.location).expanduser()).is_dir():
+        return folder, None
+    from huggingface_hub import snapshot_download
+
+    try:
+        found = snapshot_download(
+            tokenizer.location, revision=tokenizer.revision, allow_patterns=[TOKENIZER, CONFIG, TEMPLATE]
+        )
+    except Exception as error:  # the hub's, the network's, and the file system's
+        cause = (str(error).splitlines() or [type(error).__name__])[0]
+        raise MarinError(
+            f"tokenizer {tokenizer.location} at {tokenizer.revision or 'its main revision'} cannot be had: {cause}; "
+            f"check the name, the revision and the network, or give the path of a local folder"
+        ) from None
+    return Path(found), posixpath.basename(Path(found).as_posix())
+
+
+def _text(path: Path) -> str | None:
+    return path.read_bytes().decode() if path.is_file() else None
+
+
+def _sha256(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _token(value: Any) -> str | None:
+    """Token of a config, which may be spelled out as an object."""
+    return value["content"] if isinstance(value, dict) else value
+
+
+def _first_bytes(curated: Artifact, sample_bytes: int) -> Iterator[str]:
     taken = 0
-    for text in read_documents(curated)["text"]:
-        taken += len(text.encode())
-        if taken > sample_bytes:
-            return
-        yield text
+    for frame in read_documents(curated, ["text"]):
+        for text in frame["text"]:
+            taken += len(text.encode())
+            if taken > sample_bytes:
+                return
+            yield text

@@ -73,8 +73,14 @@ def connected(url: str) -> Iterator[None]:
         yield
     except (httpx.UnsupportedProtocol, httpx.InvalidURL, httpx.TooManyRedirects) as error:
         raise MarinError(f"{url} cannot be had: {error}; check the URL of the source's entry") from None
+    except (httpx.ConnectError, httpx.ConnectTimeout) as error:
+        raise Interrupted(f"{urlsplit(url).netloc} cannot be reached: {_words(error)}") from None
     except (httpx.TransportError, httpx.StreamError) as error:
-        raise Interrupted(f"{urlsplit(url).netloc} cannot be reached: {error or type(error).__name__}") from None
+        raise Interrupted(f"the connection to {urlsplit(url).netloc} broke: {_words(error)}") from None
+
+
+def _words(error: Exception) -> str:
+    return str(error) or type(error).__name__
 
 
 def retry_after(headers: Mapping[str, str]) -> float:

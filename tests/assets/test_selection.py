@@ -34,7 +34,7 @@ def test_a_prefix_selects_its_keys_and_the_upstream_that_the_store_lacks(
     assert {f"delphi/{name}" for name in DELPHI} <= names
     assert {"raw/code", "curated/math", "tokenizer/tiny", "tokenized/prose", "mixture/tiny"} <= names
     assert "checkpoints/delphi" not in names
-    assert "adding 11 assets that the store lacks" in capsys.readouterr().err
+    assert "adding 25 assets that the store lacks" in capsys.readouterr().err
 
 
 def test_what_is_committed_is_not_added(
@@ -42,11 +42,11 @@ def test_what_is_committed_is_not_added(
 ) -> None:
     profile = load_profile()
     store = Store(profile.place.store)
-    build(LabGraph.of(profile).raw["code"], store, BuildOptions(in_lab.folder), print)
+    build(LabGraph.of(profile).sources["code"].stages["raw"], store, BuildOptions(in_lab.folder), print)
     names = selected(definitions, "delphi/*")
     assert "raw/code" not in names
     assert "raw/math" in names
-    assert "adding 10 assets" in capsys.readouterr().err
+    assert "adding 24 assets" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -57,9 +57,9 @@ def test_what_is_committed_is_not_added(
             "raw/code*",
             {"raw/code", "curated/code", "tokenizer/tiny", "tokenized/code", "tokenized/math", "tokenized/prose"},
         ),
-        ("+curated/code", {"raw/code", "curated/code"}),
+        ("+normalized/code", {"raw/code", "normalized/code"}),
         ("raw/code,raw/math", {"raw/code", "raw/math"}),
-        ('key:"raw/*"', {"raw/code", "raw/math", "raw/prose"}),
+        ('key:"raw/*"', {"raw/code", "raw/language_reference", "raw/math", "raw/prose"}),
         ("group:mixture", {"mixture/tiny"}),
     ],
 )
@@ -92,6 +92,8 @@ def test_a_selection_that_cannot_be_read_is_one_line(definitions: dg.Definitions
 
 
 def test_two_prefixes_are_united(definitions: dg.Definitions) -> None:
-    assert selected(definitions, "raw/*,curated/*") == {
-        f"{stage}/{source}" for stage in ("raw", "curated") for source in ("code", "math", "prose")
+    assert selected(definitions, "raw/*,normalized/*") == {
+        f"{stage}/{source}"
+        for stage in ("raw", "normalized")
+        for source in ("code", "language_reference", "math", "prose")
     }

@@ -1,6 +1,6 @@
 """One measurement in one process: CPU seconds, wall seconds and peak memory of a part of a function.
 
-A method is a function `method(clock, **arguments) -> facts`: it imports and prepares, does the work that counts
+A method is a function `method(clock, …) -> facts`: it imports and prepares, does the work that counts
 `with clock:`, then checks its result and returns facts about it as JSON. `measure` runs it in a fresh process of a
 given interpreter, bound to a number of cores. This module stands on the standard library alone: the peers' environment
 runs it too.
@@ -23,9 +23,13 @@ from typing import Any, Self
 
 class Clock:
     """What happens in its `with` block: CPU seconds (user and system, of the process and its children), wall seconds,
-    and the peak resident memory of the largest process so far, in MB."""
+    and the peak resident memory of the largest process so far, in MB.
 
-    def __init__(self) -> None:
+    A method may use `cores` and write into the folder `scratch`, which is gone after it.
+    """
+
+    def __init__(self, cores: int, scratch: str) -> None:
+        self.cores, self.scratch = cores, scratch
         self.cpu_s = self.wall_s = self.rss_mb = 0.0
 
     def __enter__(self) -> Self:
@@ -104,9 +108,12 @@ def main() -> None:
     options = parser.parse_args()
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: options.cores])
     module, function = options.method.split(":")
-    clock = Clock()
+    scratch = options.result.parent / "scratch"
+    scratch.mkdir()
+    clock = Clock(options.cores, str(scratch))
     facts = getattr(importlib.import_module(module), function)(clock, **options.arguments)
-    options.result.write_text(json.dumps({**vars(clock), "facts": facts}))
+    measured = {"cpu_s": clock.cpu_s, "wall_s": clock.wall_s, "rss_mb": clock.rss_mb}
+    options.result.write_text(json.dumps({**measured, "facts": facts}))
     sys.stdout.flush()
     os._exit(0)  # some libraries leave threads behind that never end
 

@@ -1,7 +1,6 @@
 """Other MinHash deduplications: methods for `measuring.py`.
 
-Each writes `links`: Parquet of id and cluster, for every document that shares its cluster with another one. A cluster
-is named by its first document.
+Each writes `links`: Parquet of id, cluster and removed, for every document that shares its cluster with another one.
 """
 
 from pathlib import Path
@@ -47,7 +46,7 @@ def dupekit(clock: Clock, files: list[str], links: str) -> dict[str, Any]:
     return write_links(ids, clusters, links)
 
 
-def datatrove(clock: Clock, files: list[str], links: str, scratch: str, cores: int) -> dict[str, Any]:
+def datatrove(clock: Clock, files: list[str], links: str) -> dict[str, Any]:
     """Its four stages with 14 buckets of 8 hashes of word 5-grams."""
     from datatrove.executor import LocalPipelineExecutor
     from datatrove.pipeline.dedup import minhash
@@ -59,7 +58,7 @@ def datatrove(clock: Clock, files: list[str], links: str, scratch: str, cores: i
 
     logger.remove()
     split_into_words("loads the word splitter", "eng")
-    inputs = linked(files, scratch)
+    inputs = linked(files, clock.scratch)
     config = minhash.MinhashConfig(
         n_grams=5,
         num_buckets=DATATROVE_BANDS,
@@ -69,19 +68,23 @@ def datatrove(clock: Clock, files: list[str], links: str, scratch: str, cores: i
 
     def run(name: str, steps: list[Any], tasks: int) -> None:
         LocalPipelineExecutor(
-            pipeline=steps, tasks=tasks, workers=min(cores, tasks), start_method="fork", logging_dir=f"{scratch}/{name}"
+            pipeline=steps,
+            tasks=tasks,
+            workers=min(clock.cores, tasks),
+            start_method="fork",
+            logging_dir=f"{clock.scratch}/{name}",
         ).run()
 
     def reader() -> Any:
         return ParquetReader(inputs, glob_pattern="*.parquet")
 
-    signed, found, removed = f"{scratch}/signed", f"{scratch}/found", f"{scratch}/removed"
+    signed, found, removed = f"{clock.scratch}/signed", f"{clock.scratch}/found", f"{clock.scratch}/removed"
     with clock:
         run("sign", [reader(), minhash.MinhashDedupSignature(signed, config=config)], len(files))
         run("buckets", [minhash.MinhashDedupBuckets(signed, found, config=config)], DATATROVE_BANDS)
         run("cluster", [minhash.MinhashDedupCluster(found, removed, config=config)], 1)
         keep = minhash.MinhashDedupFilter(removed)
-        run("filter", [reader(), keep, ParquetWriter(f"{scratch}/kept")], len(files))
+        run("filter", [reader(), keep, ParquetWriter(f"{clock.scratch}/kept")], len(files))
     counts = [pq.ParquetFile(file).metadata.num_rows for file in files]
     ids = [key for file in files for key in pq.read_table(file, columns=["id"])["id"].to_pylist()]
     first = np.concatenate([[0], np.cumsum(counts)])
@@ -120,8 +123,11 @@ def components(count: int, pairs: Pairs) -> list[int]:
 
 
 def write_links(ids: list[str], clusters: list[int], path: str) -> dict[str, Any]:
+    """Of every cluster its first document stays."""
     sizes = np.bincount(clusters, minlength=len(ids))
     linked = [row for row, cluster in enumerate(clusters) if sizes[cluster] > 1]
-    table = {"id": [ids[row] for row in linked], "cluster": [ids[clusters[row]] for row in linked]}
-    pq.write_table(pa.table(table, schema=pa.schema([("id", pa.string()), ("cluster", pa.string())])), path)
+    names = ([ids[row] for row in linked], [ids[clusters[row]] for row in linked])
+    removed = [clusters[row] != row for row in linked]
+    schema = pa.schema([("id", pa.string()), ("cluster", pa.string()), ("removed", pa.bool_())])
+    pq.write_table(pa.Table.from_arrays([pa.array(column) for column in (*names, removed)], schema=schema), path)
     return {"removed": len(ids) - len(set(clusters)), "largest_cluster": int(sizes.max())}

@@ -10,10 +10,10 @@ import pyarrow.parquet as pq
 from measuring import Clock
 
 
-def polars(clock: Clock, files: list[str], scratch: str) -> dict[str, Any]:
+def polars(clock: Clock, files: list[str]) -> dict[str, Any]:
     import polars as pl
 
-    out = Path(scratch, "documents.parquet")
+    out = Path(clock.scratch, "documents.parquet")
     pl.scan_parquet(files[:1]).head(20).collect()
     with clock:
         kept = pl.read_parquet(files).with_columns(hash=pl.col("text").hash(1)).unique("hash", keep="first")
@@ -21,11 +21,11 @@ def polars(clock: Clock, files: list[str], scratch: str) -> dict[str, Any]:
     return {"kept": pq.ParquetFile(out).metadata.num_rows}
 
 
-def duckdb(clock: Clock, files: list[str], scratch: str, cores: int) -> dict[str, Any]:
+def duckdb(clock: Clock, files: list[str]) -> dict[str, Any]:
     import duckdb as db
 
-    out = Path(scratch, "documents.parquet")
-    db.execute(f"set threads={cores}")
+    out = Path(clock.scratch, "documents.parquet")
+    db.execute(f"set threads={clock.cores}")
     with clock:
         db.execute(
             f"copy (select any_value(columns(*)) from read_parquet({files!r}) group by md5(text)) to '{out}' "

@@ -1,7 +1,6 @@
 """Other ways from text in Parquet to token ids and training caches: methods for `measuring.py`.
 
-Facts: `tokens`, `load_cpu_s` (what loading the vocabulary takes of the CPU seconds), and `ids` where asked for: a file
-with the ids of all documents in order.
+Facts: `tokens`, and `load_cpu_s`, what loading the vocabulary takes of the CPU seconds.
 """
 
 import json
@@ -37,7 +36,7 @@ def gigatoken(clock: Clock, files: list[str], tokenizer: str) -> dict[str, Any]:
     return {"tokens": tokens, "load_cpu_s": load}
 
 
-def datatrove(clock: Clock, files: list[str], tokenizer: str, scratch: str, cores: int) -> dict[str, Any]:
+def datatrove(clock: Clock, files: list[str], tokenizer: str) -> dict[str, Any]:
     """DocumentTokenizer in a local executor, one task a file."""
     from datatrove.executor import LocalPipelineExecutor
     from datatrove.pipeline.readers import ParquetReader
@@ -45,24 +44,27 @@ def datatrove(clock: Clock, files: list[str], tokenizer: str, scratch: str, core
     from loguru import logger
 
     logger.remove()
-    inputs = linked(files, scratch)
+    inputs = linked(files, clock.scratch)
     load = load_seconds(tokenizer) * len(files)
     eos = json.loads(Path(tokenizer, "tokenizer_config.json").read_text())["eos_token"]
     encode = DocumentTokenizer(
-        f"{scratch}/tokens", f"{tokenizer}/tokenizer.json", eos_token=eos, shuffle_documents=False, batch_size=1000
+        f"{clock.scratch}/tokens",
+        f"{tokenizer}/tokenizer.json",
+        eos_token=eos,
+        shuffle_documents=False,
+        batch_size=1000,
     )
     reader = ParquetReader(inputs, glob_pattern="*.parquet")
     executor = LocalPipelineExecutor(
-        [reader, encode], tasks=len(files), workers=cores, start_method="fork", logging_dir=f"{scratch}/log"
+        [reader, encode], tasks=len(files), workers=clock.cores, start_method="fork", logging_dir=f"{clock.scratch}/log"
     )
     with clock:
         executor.run()
-    ids = np.concatenate([np.fromfile(path, "<u4") for path in sorted(Path(scratch, "tokens").glob("*.ds"))])
-    np.save(f"{scratch}/ids.npy", ids)
-    return {"tokens": len(ids), "load_cpu_s": load, "ids": f"{scratch}/ids.npy"}
+    ids = np.concatenate([np.fromfile(path, "<u4") for path in sorted(Path(clock.scratch, "tokens").glob("*.ds"))])
+    return {"tokens": len(ids), "load_cpu_s": load}
 
 
-def levanter_build(clock: Clock, files: list[str], tokenizer: str, scratch: str) -> dict[str, Any]:
+def levanter_build(clock: Clock, files: list[str], tokenizer: str) -> dict[str, Any]:
     """Levanter's own cache builder with its local workers."""
     from levanter.data.sharded_datasource import UrlDataSource
     from levanter.data.text.cache import build_lm_dataset_cache
@@ -73,13 +75,13 @@ def levanter_build(clock: Clock, files: list[str], tokenizer: str, scratch: str)
     loaded = load_tokenizer(tokenizer)
     load = cpu_seconds() - before
     with clock:
-        cache = build_lm_dataset_cache(f"{scratch}/cache", UrlDataSource(files), TextLmDatasetFormat(), loaded)
+        cache = build_lm_dataset_cache(f"{clock.scratch}/cache", UrlDataSource(files), TextLmDatasetFormat(), loaded)
         tokens = cache.flat_field_length("input_ids")
     clock.cpu_s += load
     return {"tokens": tokens, "load_cpu_s": load}
 
 
-def levanter_batches(clock: Clock, files: list[str], tokenizer: str, scratch: str) -> dict[str, Any]:
+def levanter_batches(clock: Clock, files: list[str], tokenizer: str) -> dict[str, Any]:
     """Levanter's batch tokenizer and cache writer in this process, without workers."""
     from levanter.data.text.formats import TextLmDatasetFormat, preprocessor_for_format
     from levanter.store.cache import TreeCache, write_levanter_cache
@@ -96,24 +98,10 @@ def levanter_batches(clock: Clock, files: list[str], tokenizer: str, scratch: st
                 yield from encode(batch.to_pylist())
 
     with clock:
-        write_levanter_cache(rows(), f"{scratch}/cache", metadata=encode.metadata or {})
+        write_levanter_cache(rows(), f"{clock.scratch}/cache", metadata=encode.metadata or {})
     clock.cpu_s += load
-    cache = TreeCache.load(f"{scratch}/cache", {"input_ids": np.zeros((0,), np.int32)})
+    cache = TreeCache.load(f"{clock.scratch}/cache", {"input_ids": np.zeros((0,), np.int32)})
     return {"tokens": cache.flat_field_length("input_ids"), "load_cpu_s": load}
-
-
-def reference_ids(clock: Clock, files: list[str], tokenizer: str, scratch: str) -> dict[str, Any]:
-    """What `tokenizers` gives for each document alone, without special tokens: ids one after the other, and lengths."""
-    from tokenizers import Tokenizer
-
-    encoder = Tokenizer.from_file(f"{tokenizer}/tokenizer.json")
-    encoder.encode_special_tokens = True
-    texts = read_texts(files)
-    with clock:
-        rows = [encoding.ids for encoding in encoder.encode_batch_fast(texts, add_special_tokens=False)]
-    flat = np.fromiter((token for row in rows for token in row), np.int32)
-    np.savez(f"{scratch}/reference.npz", ids=flat, lengths=np.array([len(row) for row in rows]))
-    return {"tokens": len(flat), "ids": f"{scratch}/reference.npz"}
 
 
 def load_seconds(tokenizer: str) -> float:

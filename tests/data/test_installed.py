@@ -1,69 +1,70 @@
-"""The installed source: the same documents in the same order everywhere, within the cap, and of the declared kind."""
+"""Installed origins: the same documents in the same order everywhere, within the cap, and of the declared kind."""
 
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import PurePosixPath
+from pydoc_data.topics import topics
 
 import pytest
 
+from marin_core.data.catalogue import load_catalogue
 from marin_core.data.installed import Document, read_installed
-from marin_core.data.sources import SOURCES, STANDARD_LIBRARY, InstalledSource
+from marin_core.data.sources import STANDARD_LIBRARY, InstalledOrigin
 from marin_core.errors import MarinError
 
 SMALL = {
-    "code": InstalledSource("code", "python", (STANDARD_LIBRARY, "fsspec"), 400_000),
-    "prose": InstalledSource("prose", "prose", ("optax", "equinox"), 100_000),
-    "math": InstalledSource("math", "math", ("optax", "equinox"), 30_000),
+    "code": InstalledOrigin("python", (STANDARD_LIBRARY, "fsspec"), 400_000),
+    "prose": InstalledOrigin("prose", ("optax", "equinox"), 100_000),
+    "math": InstalledOrigin("math", ("optax", "equinox"), 30_000),
+    "topics": InstalledOrigin("topics", (STANDARD_LIBRARY,), 200_000),
 }
 PRINT_PATHS = """
 import sys
 from marin_core.data.installed import read_installed
-from marin_core.data.sources import InstalledSource
+from marin_core.data.sources import InstalledOrigin
 kind, size, *packages = sys.argv[1:]
-for document in read_installed(InstalledSource("test", kind, tuple(packages), int(size))):
+for document in read_installed(InstalledOrigin(kind, tuple(packages), int(size))):
     print(document.package, document.path)
 """
 
 
 @pytest.fixture(scope="module", params=list(SMALL))
-def source(request: pytest.FixtureRequest) -> InstalledSource:
+def origin(request: pytest.FixtureRequest) -> InstalledOrigin:
     return SMALL[request.param]
 
 
 @pytest.fixture(scope="module")
-def documents(source: InstalledSource) -> list[Document]:
-    return list(read_installed(source))
+def documents(origin: InstalledOrigin) -> list[Document]:
+    return list(read_installed(origin))
 
 
-def test_every_package_of_a_source_gives_documents(source: InstalledSource, documents: list[Document]) -> None:
-    assert {document.package for document in documents} == set(source.packages)
+def test_every_package_of_a_source_gives_documents(origin: InstalledOrigin, documents: list[Document]) -> None:
+    assert {document.package for document in documents} == set(origin.packages)
 
 
-def test_the_documents_come_in_the_same_order_twice(source: InstalledSource, documents: list[Document]) -> None:
-    assert list(read_installed(source)) == documents
+def test_the_documents_come_in_the_same_order_twice(origin: InstalledOrigin, documents: list[Document]) -> None:
+    assert list(read_installed(origin)) == documents
 
 
-def test_the_order_does_not_depend_on_the_process(source: InstalledSource, documents: list[Document]) -> None:
-    command = [sys.executable, "-c", PRINT_PATHS, source.kind, str(source.max_bytes), *source.packages]
+def test_the_order_does_not_depend_on_the_process(origin: InstalledOrigin, documents: list[Document]) -> None:
+    command = [sys.executable, "-c", PRINT_PATHS, origin.content, str(origin.max_bytes), *origin.packages]
     printed = subprocess.run(command, env={"PYTHONHASHSEED": "12345"}, capture_output=True, text=True, check=True)
     assert printed.stdout.splitlines() == [f"{document.package} {document.path}" for document in documents]
 
 
-def test_the_cap_holds_for_every_package(source: InstalledSource, documents: list[Document]) -> None:
-    share = source.max_bytes // len(source.packages)
-    assert all(0 < size_of(documents, package) <= share for package in source.packages)
+def test_the_cap_holds_for_every_package(origin: InstalledOrigin, documents: list[Document]) -> None:
+    share = origin.max_bytes // len(origin.packages)
+    assert all(0 < size_of(documents, package) <= share for package in origin.packages)
 
 
 def test_a_package_with_enough_text_fills_most_of_its_share() -> None:
-    source = InstalledSource("code", "python", (STANDARD_LIBRARY,), 300_000)
-    assert 0.9 * 300_000 < size_of(list(read_installed(source)), STANDARD_LIBRARY) <= 300_000
+    origin = InstalledOrigin("python", (STANDARD_LIBRARY,), 300_000)
+    assert 0.9 * 300_000 < size_of(list(read_installed(origin)), STANDARD_LIBRARY) <= 300_000
 
 
 def test_a_smaller_cap_gives_fewer_bytes() -> None:
-    small, large = (
-        list(read_installed(InstalledSource("code", "python", ("fsspec",), size))) for size in (50_000, 100_000)
-    )
+    small, large = (list(read_installed(InstalledOrigin("python", ("fsspec",), size))) for size in (50_000, 100_000))
     assert size_of(small, "fsspec") < size_of(large, "fsspec")
 
 
@@ -91,7 +92,7 @@ def test_every_document_states_version_and_licence(documents: list[Document]) ->
     [(STANDARD_LIBRARY, "PSF-2.0"), ("fsspec", "BSD-3-Clause"), ("equinox", "Apache Software License")],
 )
 def test_the_licence_is_the_packages_own_statement(package: str, licence: str) -> None:
-    first = next(iter(read_installed(InstalledSource("code", "python", (package,), 400_000))))
+    first = next(iter(read_installed(InstalledOrigin("python", (package,), 400_000))))
     assert first.licence == licence
 
 
@@ -117,18 +118,33 @@ def test_prose_begins_with_the_readme_of_a_package() -> None:
     assert "optax" in first.text.lower()
 
 
-@pytest.mark.parametrize("read", [InstalledSource.identity, lambda source: list(read_installed(source))])
-def test_an_unknown_package_is_a_one_line_error(read: Callable[[InstalledSource], object]) -> None:
+@pytest.mark.parametrize("read", [InstalledOrigin.identity, lambda origin: list(read_installed(origin))])
+def test_an_unknown_package_is_a_one_line_error(read: Callable[[InstalledOrigin], object]) -> None:
     with pytest.raises(MarinError, match=r"^source package 'no-such-package' is not installed; run `uv sync`") as error:
-        read(InstalledSource("code", "python", ("no-such-package",), 1000))
+        read(InstalledOrigin("python", ("no-such-package",), 1000))
     assert "\n" not in str(error.value)
 
 
-@pytest.mark.parametrize("name", list(SOURCES))
-def test_every_declared_source_can_be_identified(name: str) -> None:
-    identity = SOURCES[name].identity()
-    assert list(identity["packages"]) == list(SOURCES[name].packages)
+@pytest.mark.parametrize("name", ["code", "prose", "math", "language_reference"])
+def test_the_laptops_sources_can_be_identified(name: str) -> None:
+    origin = load_catalogue()[name].origin
+    assert isinstance(origin, InstalledOrigin)
+    identity = origin.identity()
+    assert list(identity["packages"]) == list(origin.packages)
     assert all(identity["packages"].values())
+
+
+def test_topics_are_whole_entries_of_the_language_reference() -> None:
+    origin = load_catalogue()["language_reference"].origin
+    assert isinstance(origin, InstalledOrigin)
+    documents = list(read_installed(origin))
+    assert {document.text for document in documents} == set(topics.values())
+    assert {document.licence for document in documents} == {"PSF-2.0"}
+
+
+def test_only_the_standard_library_has_topics() -> None:
+    with pytest.raises(MarinError, match=r"^package 'optax' has no topics; only 'python' ships"):
+        list(read_installed(InstalledOrigin("topics", ("optax",), 1000)))
 
 
 def size_of(documents: Sequence[Document], package: str) -> int:

@@ -72,7 +72,7 @@ def test_replay_names_the_documents_that_a_run_read(
 def test_the_command_prints_the_batch_of_a_step(
     shards: tuple[LabEnvironment, LabGraph], plan: TrainPlan, consumed: dict[int, list[int]]
 ) -> None:
-    lab, graph = shards
+    lab, _ = shards
     at = ["marin", "data", "at", "--step", "3"]
     by_run = lab.run(*at, "--run", CELL, "--json")
     assert by_run.returncode == 0, by_run.stderr
