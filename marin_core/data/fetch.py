@@ -6,14 +6,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 from urllib.parse import unquote, urlsplit
 
 from marin_core.data.listing import ListedFile
 from marin_core.data.patience import Interrupted, Log, Patience
 from marin_core.data.sources import UrlOrigin
 from marin_core.data.transfer import Body, Remote, Version, transfer
-from marin_core.data.web import WebRemote
+from marin_core.data.web import WebRemote, md5_of
 from marin_core.errors import MarinError
 
 _BLOCK = 8 << 20
@@ -52,11 +52,19 @@ class StoreRemote:
         with reachable(self.url):
             fs, path = _filesystem(self.url)
             version = _version(fs.info(path))
-            if tag is not None and tag != version.tag:
-                start = 0
-            with fs.open(path, "rb") as file:
-                file.seek(start)
-                yield Body(start, version, iter(lambda: file.read(_BLOCK), b""))
+            file = fs.open(path, "rb")
+            start = file.seek(start if tag in (None, version.tag) else 0)
+        # What the caller does with the bytes may fail too, and is not the store's fault.
+        with file:
+            yield Body(start, version, self._blocks(file))
+
+    def _blocks(self, file: IO[bytes]) -> Iterator[bytes]:
+        while True:
+            with reachable(self.url):
+                block = file.read(_BLOCK)
+            if not block:
+                return
+            yield block
 
 
 @contextmanager
@@ -129,7 +137,7 @@ def _filesystem(url: str) -> tuple[Any, str]:
 def _version(info: dict[str, Any]) -> Version:
     """A store's own facts of a file; a local one changes with its time."""
     tag = info.get("ETag") or info.get("etag") or info.get("generation") or info.get("mtime")
-    return Version(info.get("size"), None if tag is None else str(tag))
+    return Version(info.get("size"), None if tag is None else str(tag), md5_of(info.get("md5Hash") or ""))
 
 
 def _first_line(error: Exception) -> str:

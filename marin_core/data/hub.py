@@ -40,9 +40,13 @@ def list_hub(source: str, origin: HubOrigin, patience: Patience, log: Log) -> Li
 
 def hub_remote(origin: HubOrigin, commit: str, path: str) -> WebRemote:
     """The remote for one file at a commit."""
-    from huggingface_hub import get_session, hf_hub_url
+    from huggingface_hub import get_session, hf_hub_url, is_offline_mode
+    from huggingface_hub.errors import OfflineModeIsEnabled
     from huggingface_hub.utils import build_hf_headers
 
+    with _asking(origin):
+        if is_offline_mode():
+            raise OfflineModeIsEnabled
     url = hf_hub_url(origin.dataset, path, repo_type="dataset", revision=commit, endpoint=endpoint())
     return WebRemote(url, build_hf_headers(), get_session, _checker(origin))
 

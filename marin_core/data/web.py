@@ -79,6 +79,15 @@ def connected(url: str) -> Iterator[None]:
         raise Interrupted(f"the connection to {urlsplit(url).netloc} broke: {_words(error)}") from None
 
 
+def md5_of(value: str) -> str | None:
+    """An MD5 in hex from the Base64 that headers and stores have it in, None from anything else."""
+    try:
+        digest = base64.b64decode(value, validate=True)
+    except ValueError:
+        return None
+    return digest.hex() if len(digest) == 16 else None
+
+
 def _words(error: Exception) -> str:
     return str(error) or type(error).__name__
 
@@ -115,18 +124,11 @@ def _body(response: "httpx.Response") -> Body:
 def _md5(headers: Mapping[str, str]) -> str | None:
     """The MD5 of a whole file, in hex, where the server is known to mean that."""
     if value := headers.get("content-md5"):
-        return _hex(value)
+        return md5_of(value)
     if headers.get("x-goog-stored-content-encoding", "identity") == "identity":
         for part in headers.get("x-goog-hash", "").split(","):
             if part.strip().startswith("md5="):
-                return _hex(part.strip().removeprefix("md5="))
+                return md5_of(part.strip().removeprefix("md5="))
     etag = headers.get("etag", "").strip('"')
     plain = "AmazonS3" in headers.get("server", "") and "aws:kms" not in headers.get("x-amz-server-side-encryption", "")
     return etag if plain and re.fullmatch(r"[0-9a-f]{32}", etag) else None
-
-
-def _hex(value: str) -> str | None:
-    try:
-        return base64.b64decode(value, validate=True).hex()
-    except ValueError:
-        return None

@@ -126,9 +126,9 @@ class _Handler(BaseHTTPRequestHandler):
         elif path.startswith("/web/"):
             self._web(path.removeprefix("/web/"), fault)
         elif found := re.fullmatch(r"/api/datasets/([^/]+/[^/]+)/(revision|tree)/([^/]+)", path):
-            self._api(*found.groups())
+            self._api(found[1], found[2], found[3])
         elif found := re.fullmatch(r"/datasets/([^/]+/[^/]+)/resolve/([^/]+)/(.+)", path):
-            self._resolve(*found.groups(), fault)
+            self._resolve(found[1], found[2], found[3], fault)
         else:
             self._answer(404, b"")
 

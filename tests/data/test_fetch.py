@@ -1,6 +1,7 @@
 """Files by URL: what an origin names, and that a file arrives whole whatever the server can and cannot do."""
 
 import base64
+import errno
 import gzip
 import hashlib
 import random
@@ -229,6 +230,14 @@ def test_a_file_of_a_store_goes_on_where_it_was(tmp_path: Path) -> None:
     (tmp_path / "partial").write_bytes(DATA[:1000])
     assert fetch(url, tmp_path / "partial", size=len(DATA), sha256=digest).sha256 == digest
     assert (tmp_path / "partial").read_bytes() == DATA
+
+
+@pytest.mark.parametrize("scheme", ["file", "http"])
+def test_a_full_disk_here_is_not_blamed_on_the_other_end(server: HubServer, tmp_path: Path, scheme: str) -> None:
+    (tmp_path / "a.jsonl").write_bytes(DATA)
+    url = f"file://{tmp_path}/a.jsonl" if scheme == "file" else f"{server.url}/web/a.jsonl"
+    with pytest.raises(OSError, match="No space left"), open_remote(url).open(0, None):
+        raise OSError(errno.ENOSPC, "No space left on device")
 
 
 @pytest.mark.parametrize(

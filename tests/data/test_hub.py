@@ -259,6 +259,15 @@ def test_no_network_is_one_line_that_says_what_could_not_be_reached(monkeypatch:
     assert "\n" not in str(refused.value)
 
 
+def test_offline_mode_is_named(hub: HubServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    with pytest.raises(MarinError, match="HF_HUB_OFFLINE is set; unset it"):
+        listed()
+    with pytest.raises(MarinError, match="HF_HUB_OFFLINE is set; unset it"):
+        hub_remote(ORIGIN, COMMIT, "small.jsonl")
+    assert not hub.seen
+
+
 def gate(hub: HubServer) -> None:
     files = hub.datasets["lab/texts"].files
     hub.datasets["lab/texts"] = Dataset(files, gated="hf_member")
