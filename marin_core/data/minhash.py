@@ -1,0 +1,78 @@
+"""MinHash signatures and their bands: documents that share a band's hash are candidates for near-duplicates.
+
+Texts to n-gram hashes is in `ngrams.py`; what is done with candidates is in `near_duplicates.py`.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import polars as pl
+
+from marin_core.data.flat_arrays import Array
+from marin_core.data.ngrams import Cleaning, Grams, batches, gram_hashes, mixed
+
+
+@dataclass(frozen=True)
+class MinHashConfig:
+    """How near-duplicates are found and confirmed.
+
+    Two documents of Jaccard similarity J share a band, and are compared, with probability 1 - (1 - J^rows)^bands. The
+    defaults of the bands are those published for the Delphi corpora; `WORD_SHINGLES` are datatrove's.
+    """
+
+    bands: int = 26
+    rows: int = 11
+    ngram: int = 5
+    unit: Literal["characters", "words"] = "characters"
+    # Characters of a document that are sketched: what is beyond would saturate the sketch.
+    text_cap: int = 500_000
+    digits: Literal["kept", "zero"] = "kept"
+    seed: int = 42
+    # The share of a document's word pairs that a longer document has when it is removed (`containment.py`), and the
+    # share of the source's documents above which a word pair is boilerplate and does not count.
+    min_containment: float = 0.75
+    boilerplate_share: float = 0.01
+
+    @property
+    def grams(self) -> Grams:
+        cleaning = Cleaning("blank" if self.unit == "words" else "removed", self.digits)
+        return Grams(self.ngram, self.unit, self.text_cap, cleaning)
+
+
+WORD_SHINGLES = MinHashConfig(bands=14, rows=8, unit="words", digits="zero")
+
+
+def signatures(hashes: Array, offsets: Array, config: MinHashConfig) -> Array:
+    """uint32[documents, bands · rows] of documents that each have at least one n-gram."""
+    from rensa import RMinHash  # pyright: ignore[reportAttributeAccessIssue]
+
+    matrix = RMinHash.digest_matrix_from_flat_token_hashes(
+        hashes, offsets.astype(np.uint64), config.bands * config.rows, config.seed
+    )
+    return np.array(matrix.to_rows(), dtype=np.uint32).reshape(len(offsets) - 1, config.bands * config.rows)
+
+
+def band_hashes(texts: pl.Series, config: MinHashConfig) -> tuple[Array, Array]:
+    """uint64[documents, bands] and which of the texts these are; texts without an n-gram are left out.
+
+    The band's number is part of its hash: equal hashes are of the same band.
+    """
+    found, rows = [np.zeros((0, config.bands), np.uint64)], [np.zeros(0, np.int64)]
+    for part in batches(texts):
+        hashes, offsets = gram_hashes(texts[part], config.grams)
+        filled = np.flatnonzero(np.diff(offsets) > 0)
+        if len(filled):
+            starts = np.append(offsets[filled], offsets[-1])
+            found.append(_banded(signatures(hashes, starts, config), config))
+            rows.append(filled + part.start)
+    return np.concatenate(found), np.concatenate(rows)
+
+
+def _banded(signature: Array, config: MinHashConfig) -> Array:
+    values = signature.reshape(-1, config.bands, config.rows).astype(np.uint64)
+    hashes = np.zeros(values.shape[:2], np.uint64) + np.arange(1, config.bands + 1, dtype=np.uint64)
+    for row in range(config.rows):
+        hashes *= np.uint64(0x9E3779B97F4A7C15)
+        hashes += values[:, :, row]
+    return mixed(hashes)
