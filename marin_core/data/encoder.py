@@ -152,7 +152,7 @@ def ordinary_json(tokenizer: TokenizerFiles) -> str:
 def text_rows(texts: pa.LargeStringArray, encoder: Encoder, bos: int | None, eos: int, suffix: str = "") -> Rows:
     """A row `input_ids` for each text: BOS if there is one, the ids of text and suffix, EOS."""
     if suffix:
-        texts = pc.call_function("binary_join_element_wise", [texts, suffix, ""])
+        texts = pc.call_function("binary_join_element_wise", [texts, *map(_scalar, (suffix, ""))])
     ids = encoder.encode(texts)
     before = 0 if bos is None else 1
     lengths = np.diff(ids.offsets) + before + 1
@@ -195,3 +195,7 @@ def _as_awkward(texts: pa.LargeStringArray) -> Any:
             parameters={"__array__": "string"},
         )
     )
+
+
+def _scalar(text: str) -> pa.Scalar:
+    return pa.scalar(text, pa.large_string())

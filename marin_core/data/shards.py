@@ -29,6 +29,7 @@ from marin_core.store import Artifact, Workspace
 
 # `document`: BOS, the text, EOS. `levanter`: the same with the blank that Levanter's own tokenization puts before EOS.
 Framing = Literal["document", "levanter"]
+_SPLITS = ("train", "validation")
 _SUFFIX: Mapping[str, str] = {"document": "", "levanter": " "}
 
 
@@ -63,8 +64,9 @@ def check_tokenizer(tokenized: Artifact, tokenizer: Artifact) -> None:
     """Raises MarinError unless every cache was made with this very tokenizer."""
     made_with = tokenized.record.summary["tokenizer"]
     expected = read_tokenizer(tokenizer).identity(made_with["framing"])
-    ledgers = [entry.path for entry in tokenized.record.files if entry.path.endswith(LEDGER)]
-    found = [made_with, *(tokenized.read_json(path)["metadata"]["preprocessor_metadata"] for path in ledgers)]
+    paths = {entry.path for entry in tokenized.record.files}
+    ledgers = [tokenized.read_json(f"{split}/{LEDGER}") for split in _SPLITS if f"{split}/{LEDGER}" in paths]
+    found = [made_with, *(ledger["metadata"]["preprocessor_metadata"] for ledger in ledgers)]
     for identity in found:
         if differing := [key for key in expected if identity.get(key) != expected[key]]:
             key = differing[0]
@@ -91,7 +93,7 @@ class _Tokenization:
         self._chat = source.layout.messages_field is not None
         self._fields = ("input_ids", "assistant_masks") if self._chat else ("input_ids",)
         self._column = "messages" if self._chat else "text"
-        self._splits = ("validation",) if source.role == "evaluation" else ("train", "validation")
+        self._splits = ("validation",) if source.role == "evaluation" else _SPLITS
 
     @cached_property
     def _files(self) -> TokenizerFiles:
@@ -162,9 +164,7 @@ class _Tokenization:
                     f"written; check the disk and build the shards again"
                 )
         summed = total(encoded)
-        summary: Counts = {
-            f"{split}_{unit}": 0 for split in ("train", "validation") for unit in ("documents", "tokens")
-        }
+        summary: Counts = {f"{split}_{unit}": 0 for split in _SPLITS for unit in ("documents", "tokens")}
         identity = self._files.identity(self._framing)
         for split in self._splits:
             self._check_split(split, summed)

@@ -5,7 +5,6 @@ What text becomes under a tokenizer is in `encoder.py`.
 
 import hashlib
 import json
-import posixpath
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -59,17 +58,6 @@ class TokenizerFiles:
         }
 
 
-@dataclass(frozen=True)
-class PretrainedTokenizer:
-    """A published tokenizer, in a local folder or a Hugging Face repository at a revision, and what it should be."""
-
-    location: str
-    vocab_size: int
-    eos: str
-    bos: str | None = None
-    revision: str | None = None
-
-
 def train_tokenizer(
     curated: Mapping[str, Artifact],
     vocab_size: int,
@@ -120,43 +108,47 @@ def train_tokenizer(
     return {"vocab_size": vocab_size, "sample_documents": sampled, "bos_token": BOS, "eos_token": EOS}
 
 
-def fetch_tokenizer(tokenizer: PretrainedTokenizer, workspace: Workspace, log: Callable[[str], None]) -> dict[str, Any]:
-    """Write the files of a published tokenizer as they are; their hashes and the resolved revision in the summary.
+def fetch_tokenizer(
+    *,
+    vocab_size: int,
+    workspace: Workspace,
+    log: Callable[[str], None],
+    repository: str | None = None,
+    revision: str | None = None,
+    folder: str | None = None,
+    bos_token: str | None = None,
+    eos_token: str | None = None,
+) -> dict[str, Any]:
+    """Write the files of a published tokenizer as they are: of a Hugging Face repository at a revision, or of a folder.
+    Their hashes and the commit that the revision resolved to are in the summary.
 
     Raises:
-        MarinError: a file is missing, the repository cannot be reached, or the tokenizer is not as declared.
+        MarinError: a file is missing, the repository cannot be reached, or the tokenizer is not as declared (BOS and
+            EOS only where they are).
     """
-    folder, revision = _locate(tokenizer)
-    texts = {name: _text(folder / name) for name in (TOKENIZER, CONFIG, TEMPLATE)}
+    location = folder or repository or ""
+    found, commit = (Path(folder).expanduser(), None) if folder else _download(location, revision)
+    texts = {name: _text(found / name) for name in (TOKENIZER, CONFIG, TEMPLATE)}
     if missing := [name for name in (TOKENIZER, CONFIG) if texts[name] is None]:
         raise MarinError(
-            f"tokenizer {tokenizer.location} has no {missing[0]}; name a repository or a folder that has "
-            f"{TOKENIZER} and {CONFIG}"
+            f"tokenizer {location} has no {missing[0]}; name a repository or a folder that has {TOKENIZER} and {CONFIG}"
         )
-    parsed = parse_tokenizer(tokenizer.location, texts[TOKENIZER] or "", texts[CONFIG] or "", texts[TEMPLATE])
-    for what, found, declared in (
-        ("vocabulary size", parsed.vocab_size, tokenizer.vocab_size),
-        ("BOS token", parsed.bos, tokenizer.bos),
-        ("EOS token", parsed.eos, tokenizer.eos),
-    ):
-        if found != declared:
+    parsed = parse_tokenizer(f"tokenizer {location}", texts[TOKENIZER] or "", texts[CONFIG] or "", texts[TEMPLATE])
+    declared = {"vocab_size": vocab_size, "bos_token": bos_token, "eos_token": eos_token}
+    actual = {"vocab_size": parsed.vocab_size, "bos_token": parsed.bos, "eos_token": parsed.eos}
+    for key, value in declared.items():
+        if value is not None and value != actual[key]:
             raise MarinError(
-                f"tokenizer {tokenizer.location}: {what} is {found!r}, the profile declares {declared!r}; "
-                f"correct the profile or name another tokenizer"
+                f"tokenizer {location}: {key} is {actual[key]!r}, the profile declares {value!r}; correct the profile "
+                f"or name another tokenizer"
             )
-    for name, text in texts.items():
-        if text is not None:
-            with workspace.open(name) as file:
-                file.write(text.encode())
-    log(f"tokenizer: {tokenizer.location} at {revision or 'a local folder'}, {parsed.vocab_size:,} entries")
-    return {
-        "location": tokenizer.location,
-        "revision": revision,
-        "sha256": {name: _sha256(text) for name, text in texts.items() if text is not None},
-        "vocab_size": parsed.vocab_size,
-        "bos_token": parsed.bos,
-        "eos_token": parsed.eos,
-    }
+    kept = {name: text for name, text in texts.items() if text is not None}
+    for name, text in kept.items():
+        with workspace.open(name) as file:
+            file.write(text.encode())
+    log(f"tokenizer: {location}{f' at {commit}' if commit else ''}, {parsed.vocab_size:,} entries")
+    hashes = {name: _sha256(text) for name, text in kept.items()}
+    return {**actual, "location": location, "revision": commit, "sha256": hashes}
 
 
 def read_tokenizer(artifact: Artifact) -> TokenizerFiles:
@@ -208,23 +200,19 @@ def special_ids(artifact: Artifact, tokenizer: "Tokenizer") -> tuple[int, int]:
     return tokenizer.token_to_id(_token(config["bos_token"])), tokenizer.token_to_id(_token(config["eos_token"]))
 
 
-def _locate(tokenizer: PretrainedTokenizer) -> tuple[Path, str | None]:
-    """The folder with the files, and the commit they are of where there is one."""
-    if (folder := Path(tokenizer.location).expanduser()).is_dir():
-        return folder, None
+def _download(repository: str, revision: str | None) -> tuple[Path, str]:
+    """A folder with the files, and the commit they are of."""
     from huggingface_hub import snapshot_download
 
     try:
-        found = snapshot_download(
-            tokenizer.location, revision=tokenizer.revision, allow_patterns=[TOKENIZER, CONFIG, TEMPLATE]
-        )
+        found = snapshot_download(repository, revision=revision, allow_patterns=[TOKENIZER, CONFIG, TEMPLATE])
     except Exception as error:  # the hub's, the network's, and the file system's
         cause = (str(error).splitlines() or [type(error).__name__])[0]
         raise MarinError(
-            f"tokenizer {tokenizer.location} at {tokenizer.revision or 'its main revision'} cannot be had: {cause}; "
-            f"check the name, the revision and the network, or give the path of a local folder"
+            f"tokenizer {repository} at revision {revision or 'main'} cannot be had: {cause}; check the name, the "
+            f"revision and the network, or set folder to a local copy"
         ) from None
-    return Path(found), posixpath.basename(Path(found).as_posix())
+    return Path(found), Path(found).name
 
 
 def _text(path: Path) -> str | None:
