@@ -20,9 +20,10 @@ from marin_core.data.hub import hub_remote, list_hub
 from marin_core.data.installed import read_installed
 from marin_core.data.listing import ListedFile, Listing
 from marin_core.data.patience import Log, Patience
+from marin_core.data.remote import Remote
 from marin_core.data.sources import FolderOrigin, HubOrigin, InstalledOrigin, Source, UrlOrigin
 from marin_core.data.stages import Counts, Phase, Stage
-from marin_core.data.transfer import Remote, human, transfer
+from marin_core.data.transfer import human, transfer
 from marin_core.errors import MarinError
 from marin_core.store import Workspace
 

@@ -11,9 +11,10 @@ from urllib.parse import unquote, urlsplit
 
 from marin_core.data.listing import ListedFile
 from marin_core.data.patience import Interrupted, Log, Patience
+from marin_core.data.remote import Body, Remote, Version
 from marin_core.data.sources import UrlOrigin
-from marin_core.data.transfer import Body, Remote, Version, transfer
-from marin_core.data.web import WebRemote, md5_of
+from marin_core.data.transfer import transfer
+from marin_core.data.web import PASSING, WebRemote, md5_of
 from marin_core.errors import MarinError
 
 _BLOCK = 8 << 20
@@ -83,6 +84,8 @@ def reachable(url: str) -> Iterator[None]:
     except OSError as error:
         raise Interrupted(f"{url} cannot be read: {_first_line(error)}") from None
     except Exception as error:  # every store has its own, mostly of credentials
+        if getattr(error, "code", None) in PASSING or type(error).__module__.startswith("aiohttp"):
+            raise Interrupted(f"{url} cannot be read: {_first_line(error)}") from None
         raise MarinError(f"{url} cannot be read: {_first_line(error)}; check the credentials") from None
 
 

@@ -39,9 +39,7 @@ class Listing:
         ordered = sorted(files, key=lambda file: file.path)
         for file in ordered:
             if any(part in ("", ".", "..") for part in file.path.split("/")):
-                raise MarinError(
-                    f"source {source!r}: {file.origin} has the path {file.path!r}, which is not a safe one"
-                )
+                raise MarinError(f"source {source!r}: {file.origin} has the path {file.path!r}, which leads astray")
         for before, file in itertools.pairwise(ordered):
             if before.path == file.path:
                 raise MarinError(

@@ -1,58 +1,25 @@
 """Gets one file from a remote to a local path: goes on where it was cut off, tries again, and checks what arrived.
 
-What is at the other end, a web server or an object store, is a `Remote`; those are in `web.py` and `fetch.py`.
+What is at the other end is a `Remote`; see `remote.py`.
 """
 
+import fcntl
 import hashlib
 import json
 import time
 from collections.abc import Iterator
-from contextlib import AbstractContextManager
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Protocol
 
 from marin_core.data.listing import ListedFile
 from marin_core.data.patience import Interrupted, Log, Patience, persist
+from marin_core.data.remote import Body, Remote, Unresumable, Version
 from marin_core.errors import MarinError
 
 _TELL_SECONDS = 30.0
 # A file that arrives whole but wrong is asked for once more; a third time would bring the same.
 _MOST_DAMAGED = 2
-
-
-class Unresumable(Interrupted):
-    """The other end cannot go on from the bytes that are there, or those are not the file's."""
-
-
-@dataclass(frozen=True)
-class Version:
-    """What the other end says of a whole file, None where it does not: its size, `tag`, which changes when the content
-    does, and the MD5 in hex."""
-
-    size: int | None = None
-    tag: str | None = None
-    md5: str | None = None
-
-
-@dataclass(frozen=True)
-class Body:
-    """Bytes of a file from the offset `start` on: the one asked for, or 0 where the other end does not resume."""
-
-    start: int
-    version: Version
-    chunks: Iterator[bytes]
-
-
-class Remote(Protocol):
-    def open(self, start: int, tag: str | None) -> AbstractContextManager[Body]:
-        """The file's bytes from `start` on, or from 0 if its tag is no longer `tag`.
-
-        Raises:
-            Interrupted: it may be there by the next try.
-            MarinError: it will not.
-        """
-        ...
 
 
 @dataclass(frozen=True)
@@ -98,6 +65,10 @@ class _Transfer:
         return self.partial.stat().st_size if self.partial.exists() else 0
 
     def attempt(self) -> Fetched:
+        with self._alone():
+            return self._attempt()
+
+    def _attempt(self) -> Fetched:
         version = self._version()
         known = self.file.sha256 or self.file.git_sha1
         if not known and version.tag is None:
@@ -131,6 +102,16 @@ class _Transfer:
                 target.write(chunk)
                 target.flush()  # what a kill must not take
                 self._tell(body)
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """A process of an attempt that was given up may be alive still, and write to the same file."""
+        with self.partial.with_name(f"{self.partial.name}.lock").open("w") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise Interrupted(f"another process is writing {self.partial}") from None
+            yield
 
     def _tell(self, body: Body) -> None:
         if time.monotonic() - self.told >= _TELL_SECONDS:

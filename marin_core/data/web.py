@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NoReturn
 from urllib.parse import urlsplit
 
 from marin_core.data.patience import Interrupted
-from marin_core.data.transfer import Body, Unresumable, Version
+from marin_core.data.remote import Body, Unresumable, Version
 from marin_core.errors import MarinError
 
 if TYPE_CHECKING:

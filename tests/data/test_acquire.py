@@ -98,6 +98,20 @@ def test_urls_become_files(hub: HubServer, store: Store) -> None:
     assert raw.read_json("manifest.json")["revision"] is None
 
 
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        (b"web/a\nweb/../../../a\n", r"has the path 'web/\.\./\.\./\.\./a', which leads astray"),
+        (b"web/a\nweb/a\n", "would both be 'web/a'; declare them as two sources"),
+    ],
+)
+def test_a_listing_cannot_write_where_it_wants(hub: HubServer, store: Store, lines: bytes, message: str) -> None:
+    hub.web["paths"] = lines
+    entry = {"listings": [f"{hub.url}/web/paths"], "base": hub.url, "licence": "CC0", "layout": LAYOUT}
+    with pytest.raises(MarinError, match=message):
+        acquire(parse_source("test", entry), store)
+
+
 def folder_source(folder: Path, **more: Any) -> Source:
     return parse_source("test", {"path": str(folder), "licence": "mine", "layout": LAYOUT, **more})
 

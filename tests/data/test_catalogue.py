@@ -1,5 +1,6 @@
 """Source entries: what is shipped, what a profile's entry makes of it, and what a wrong entry is told."""
 
+import re
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -125,6 +126,13 @@ def test_a_new_source_is_one_entry(tmp_path: Path) -> None:
     with store.writer(spec, resumable=True) as writer:
         writer.commit(run_stage(acquire_stage(source, writer, print), writer))
     assert store.artifact(spec).read("files/a.jsonl") == b'{"body": "a text"}\n'
+
+
+def test_the_entries_of_the_documentation_are_right() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "data.md").read_text()
+    (block,) = re.findall(r"```toml\n(.*?)```", page.split("## Adding a source")[1].split("\n## ")[0], re.DOTALL)
+    sources = select_sources(tomllib.loads(block)["scale"]["sources"])
+    assert {"code", "tinystories", "paloma/c4_en", "starcoderdata", "lectures"} <= sources.keys()
 
 
 def test_a_new_family_is_one_entry() -> None:

@@ -2,6 +2,7 @@
 
 import base64
 import errno
+import fcntl
 import gzip
 import hashlib
 import random
@@ -201,6 +202,15 @@ def test_no_network_is_one_line_that_says_what_could_not_be_reached(tmp_path: Pa
     with pytest.raises(MarinError, match=r"a\.jsonl: \S+ cannot be reached: .*What has arrived is kept") as refused:
         fetch(url, tmp_path / "a")
     assert "\n" not in str(refused.value)
+
+
+def test_two_processes_do_not_write_one_file(server: HubServer, tmp_path: Path) -> None:
+    with (tmp_path / "a.lock").open("w") as other:
+        fcntl.flock(other, fcntl.LOCK_EX)
+        with pytest.raises(MarinError, match="another process is writing "):
+            fetch(f"{server.url}/web/a.jsonl", tmp_path / "a")
+    fetch(f"{server.url}/web/a.jsonl", tmp_path / "a")
+    assert (tmp_path / "a").read_bytes() == DATA
 
 
 @settings(max_examples=25, deadline=None)
