@@ -17,6 +17,8 @@ import numpy as np
 BLANK, LETTER, DIGIT, UNDERSCORE, MARK = 1, 2, 4, 8, 16
 ALPHANUMERIC = LETTER | DIGIT
 WORD = ALPHANUMERIC | UNDERSCORE | MARK
+# Punctuation that parts the words it joins, that counts once however often it is repeated, and that opens a word.
+JOINING, REPEATED, APOSTROPHES = ([ord(character) for character in text] for text in ("-–—~,:<>=/", ".-", "'’"))
 # Longer documents are looked at up to here: a bound on memory that no book reaches.
 MAX_CHARACTERS = 1 << 24
 WordKind = Literal["blank", "punctuation", "word"]
@@ -67,17 +69,43 @@ class FlatTexts:
         return np.take(_classes(), self.codes)
 
     def words(self, kind: WordKind) -> Spans:
-        """`blank`: runs of anything but blanks. `word`: runs of letters, marks, digits and `_`. `punctuation`:
-        the runs of `word` and, apart from them, runs of one other character that is not blank."""
-        if kind == "blank":
-            return self._runs((self.classes & BLANK) == 0)
+        """`blank`: runs of anything but blanks. `word`: runs of letters, marks, digits and `_`. `punctuation`: the runs
+        of `blank` with their outer punctuation apart, cut at joining punctuation and before apostrophes within."""
         if kind == "word":
             return self._runs((self.classes & WORD) != 0)
-        kinds = np.where((self.classes & WORD) != 0, 1, np.where((self.classes & BLANK) != 0, 0, self.codes + 2))
-        changes = np.flatnonzero(kinds[1:] != kinds[:-1]) + 1
-        bounds = np.concatenate([[0], changes, [len(kinds)]])
-        inked = kinds[bounds[:-1]] != 0 if len(kinds) else np.zeros(0, bool)
-        return self._spans(bounds[:-1][inked], bounds[1:][inked]) if len(kinds) else self._runs(np.zeros(0, bool))
+        inked = (self.classes & BLANK) == 0
+        return self._runs(inked) if kind == "blank" else self._punctuated(self._runs(inked))
+
+    def _punctuated(self, blank: Spans) -> Spans:
+        places = np.flatnonzero((self.classes & (WORD | BLANK)) == 0)
+        codes = self.codes[places]
+        before, after = self.classes[places - 1], self.classes[places + 1]
+        before[places == 0] = BLANK
+        inner = self._within(places, blank, self.words("word"))
+        joining = inner & ((before & WORD) != 0) & ((after & LETTER) != 0) & np.isin(codes, JOINING)
+        apart = ~inner | joining
+        again = (self.codes[places - 1] == codes) & np.isin(codes, REPEATED) & (places > 0)
+        opens = np.zeros(len(self.codes), bool)
+        opens[blank.starts] = True
+        opens[places[apart] + 1] = True
+        opens[places[apart & again & ~joining]] = False
+        opens[places[apart & ~(again & ~joining)]] = True
+        opens[places[inner & ((after & LETTER) != 0) & np.isin(codes, APOSTROPHES)]] = True
+        opens &= (self.classes & BLANK) == 0
+        starts = np.flatnonzero(opens)
+        pieces = np.diff(np.concatenate([np.searchsorted(starts, blank.starts), [len(starts)]]))
+        following = np.concatenate([starts[1:], [len(self.codes)]])[: len(starts)]
+        return self._spans(starts, np.minimum(following, np.repeat(blank.ends, pieces)))
+
+    def _within(self, places: np.ndarray, blank: Spans, runs: Spans) -> np.ndarray:
+        """Whether a place has a word character before and after it in its run of anything but blanks."""
+        if not len(places) or not len(runs.starts):
+            return np.zeros(len(places), bool)
+        around = np.searchsorted(blank.starts, places, side="right") - 1
+        first = np.searchsorted(runs.starts, places) - 1
+        before = (first >= 0) & (runs.ends[first] > blank.starts[around])
+        after = np.minimum(first + 1, len(runs.starts) - 1)
+        return before & (runs.starts[after] > places) & (runs.starts[after] < blank.ends[around])
 
     def lines(self) -> Spans:
         """Runs of anything but line feeds: no empty line is among them."""

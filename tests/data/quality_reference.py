@@ -18,17 +18,32 @@ def reference_reason(rules: Rules | None, text: str) -> str | None:
 def split_words(kind: str, text: str) -> list[str]:
     if kind == "blank":
         return text.split()
-    words: list[str] = []
-    for character in text:
-        same_run = words and (
-            (_in_word(words[-1][-1]) and _in_word(character))
-            or (words[-1][-1] == character and not character.isspace())
-        )
-        if same_run:
-            words[-1] += character
+    return [piece for word in text.split() for piece in _pieces(word)]
+
+
+def _pieces(word: str) -> list[str]:
+    """A blank-separated word with punctuation around it and joining punctuation in it apart, cut before apostrophes."""
+    places = [place for place, character in enumerate(word) if _in_word(character)]
+    first, last = (places[0], places[-1]) if places else (len(word), len(word))
+    pieces: list[str] = []
+    opened = True
+    for place, character in enumerate(word):
+        inner = first < place < last
+        punctuation = not _in_word(character)
+        letter_follows = word[place + 1 : place + 2].isalpha()
+        joining = punctuation and inner and character in "-–—~,:<>=/" and letter_follows and _in_word(word[place - 1])
+        if punctuation and (joining or not inner):
+            if not joining and place and word[place - 1] == character and character in ".-":
+                pieces[-1] += character
+            else:
+                pieces.append(character)
+            opened = True
+        elif opened or (inner and letter_follows and character in "'’"):
+            pieces.append(character)
+            opened = False
         else:
-            words.append(character)
-    return [word for word in words if not word.isspace()]
+            pieces[-1] += character
+    return pieces
 
 
 def _in_word(character: str) -> bool:
