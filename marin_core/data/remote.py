@@ -1,4 +1,4 @@
-"""The other end of a download: a file that can be read from any byte on. Web servers are `web.py`, stores `fetch.py`."""
+"""The other end of a download: a file read from any byte on. Web servers are in `web.py`, stores in `fetch.py`."""
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
