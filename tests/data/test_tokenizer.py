@@ -1,15 +1,32 @@
-"""The laptop's tokenizer: what it is trained on, what it does with special tokens in text, and who can load it."""
+"""Tokenizers: what the laptop's is trained on, what it does with special tokens in text, who can load it; and those
+that are fetched."""
 
+import itertools
+import json
+import os
 import random
+import re
+import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
 
-from marin_core.data.tokenizer import BOS, EOS, load_tokenizer, special_ids, train_tokenizer
+from marin_core.data.tokenizer import (
+    BOS,
+    EOS,
+    fetch_tokenizer,
+    load_tokenizer,
+    read_tokenizer,
+    special_ids,
+    train_tokenizer,
+)
 from marin_core.errors import MarinError
 from marin_core.store import Artifact, ArtifactRecord, ArtifactSpec, Store
+from tests.data.parts import commit_parts
 
 VOCAB_SIZE = 400
 SOURCES = ("code", "prose")
@@ -90,19 +107,107 @@ def test_a_sample_that_is_too_small_is_a_one_line_error(tmp_path: Path, text: st
     assert "\n" not in str(refused.value)
 
 
+@pytest.mark.parametrize("parts", [2, 7])
+def test_the_sample_does_not_depend_on_the_number_of_parts(
+    tmp_path: Path, texts: list[str], tokenizer: Artifact, parts: int
+) -> None:
+    again = train(Store(str(tmp_path)), dict.fromkeys(SOURCES, texts), parts=parts)
+    assert hashes(again.record) == hashes(tokenizer.record)
+
+
+def test_a_tokenizer_of_a_folder_is_taken_as_it_is(tmp_path: Path, tokenizer: Artifact) -> None:
+    template = "{% for m in messages %}{{ m.content }}{% endfor %}"
+    folder = folder_of(tokenizer, tmp_path / "published")
+    (folder / "chat_template.jinja").write_text(template)
+    fetched = fetch(Store(str(tmp_path / "store")), vocab_size=VOCAB_SIZE, folder=str(folder), eos_token=EOS)
+    assert fetched.read("tokenizer.json") == tokenizer.read("tokenizer.json")
+    assert fetched.record.summary["sha256"] == hashes(fetched.record)
+    assert fetched.record.summary["vocab_size"] == VOCAB_SIZE
+    read = read_tokenizer(fetched)
+    assert (read.bos_id, read.eos_id, read.chat_template) == (0, 1, template)
+
+
+def test_a_tokenizer_of_the_hub_is_taken_at_the_commit(tmp_path: Path, tokenizer: Artifact) -> None:
+    """The cache that the hub's client leaves is what it finds without a network."""
+    commit = "0123456789abcdef0123456789abcdef01234567"
+    repository = tmp_path / "hub" / "models--lab--tokenizer"
+    folder_of(tokenizer, repository / "snapshots" / commit)
+    (repository / "refs").mkdir()
+    (repository / "refs" / "v1").write_text(commit)
+    script = (
+        "import fsspec, json, sys\n"
+        "from marin_core.data.tokenizer import fetch_tokenizer\n"
+        "from marin_core.store import Workspace\n"
+        "workspace = Workspace(sys.argv[1], fsspec.filesystem('file'), lambda: None)\n"
+        f"found = fetch_tokenizer(repository='lab/tokenizer', revision='v1', vocab_size={VOCAB_SIZE},"
+        "workspace=workspace, log=lambda line: None)\n"
+        "print(json.dumps(found))"
+    )
+    offline = {**os.environ, "HF_HUB_CACHE": str(tmp_path / "hub"), "HF_HUB_OFFLINE": "1"}
+    command = [sys.executable, "-c", script, str(tmp_path / "fetched")]
+    ran = subprocess.run(command, env=offline, capture_output=True, text=True, check=True)
+    assert json.loads(ran.stdout)["revision"] == commit
+    assert (tmp_path / "fetched" / "tokenizer.json").read_bytes() == tokenizer.read("tokenizer.json")
+
+
+@pytest.mark.parametrize(
+    ("declared", "message"),
+    [
+        ({"vocab_size": 5}, "vocab_size is 400, the profile declares 5"),
+        ({"bos_token": "<s>"}, "bos_token is '<|begin_of_text|>', the profile declares '<s>'"),
+        ({"eos_token": "</s>"}, "eos_token is '<|end_of_text|>', the profile declares '</s>'"),
+    ],
+)
+def test_a_tokenizer_that_is_not_as_declared_is_a_one_line_error(
+    tmp_path: Path, tokenizer: Artifact, declared: dict[str, Any], message: str
+) -> None:
+    folder = folder_of(tokenizer, tmp_path / "published")
+    with pytest.raises(MarinError, match=re.escape(message)) as refused:
+        fetch(Store(str(tmp_path / "store")), **{"folder": str(folder), "vocab_size": VOCAB_SIZE, **declared})
+    assert "\n" not in str(refused.value)
+
+
+def test_a_folder_without_the_files_is_a_one_line_error(tmp_path: Path) -> None:
+    with pytest.raises(MarinError, match=r"has no tokenizer\.json") as refused:
+        fetch(Store(str(tmp_path / "store")), vocab_size=VOCAB_SIZE, folder=str(tmp_path))
+    assert "\n" not in str(refused.value)
+
+
+def test_a_tokenizer_without_an_end_of_document_is_a_one_line_error(tmp_path: Path, tokenizer: Artifact) -> None:
+    folder = folder_of(tokenizer, tmp_path / "published")
+    (folder / "tokenizer_config.json").write_text("{}")
+    with pytest.raises(MarinError, match="eos_token None, which is not a special token") as refused:
+        fetch(Store(str(tmp_path / "store")), vocab_size=VOCAB_SIZE, folder=str(folder))
+    assert "\n" not in str(refused.value)
+
+
 def hashes(record: ArtifactRecord) -> dict[str, str]:
     return {file.path: file.sha256 for file in record.files}
 
 
-def train(store: Store, sources: dict[str, Sequence[str]], sample_bytes: int = 1_000_000) -> Artifact:
+def folder_of(tokenizer: Artifact, folder: Path) -> Path:
+    folder.mkdir(parents=True)
+    for entry in tokenizer.record.files:
+        (folder / entry.path).write_bytes(tokenizer.read(entry.path))
+    return folder
+
+
+def fetch(store: Store, **declared: Any) -> Artifact:
+    spec = ArtifactSpec("tokenizer/published", "fetch_tokenizer", "1")
+    with store.writer(spec) as writer:
+        writer.commit(fetch_tokenizer(**declared, workspace=writer, log=print))
+    return store.artifact(spec)
+
+
+def train(store: Store, sources: dict[str, Sequence[str]], sample_bytes: int = 1_000_000, parts: int = 3) -> Artifact:
     """Commit the texts as curated sources, in their order, and train a tokenizer on them."""
     inputs = {name: ArtifactSpec(f"curated/{name}", "curate", "1") for name in sources}
+    curated = {}
     for name, spec in inputs.items():
-        with store.writer(spec) as writer:
-            with writer.open("documents.parquet") as file:
-                pl.DataFrame({"text": sources[name]}).write_parquet(file)
-            writer.commit({})
-    curated = {name: store.artifact(spec) for name, spec in inputs.items()}
+        texts = sources[name]
+        bounds = [len(texts) * part // parts for part in range(parts + 1)]
+        frames = [pl.DataFrame({"text": texts[begin:end]}) for begin, end in itertools.pairwise(bounds)]
+        curated[name] = commit_parts(store, spec, {"documents": frames})
     spec = ArtifactSpec("tokenizer/small", "train_tokenizer", "1", {"vocab_size": VOCAB_SIZE}, inputs)
     with store.writer(spec) as writer:
         writer.commit(train_tokenizer(curated, VOCAB_SIZE, sample_bytes, writer, print))
