@@ -16,7 +16,6 @@ from marin_core.data.text import DIGEST_BYTES
 
 # A run, held in memory, becomes one block for each part.
 _RUN_BYTES, _BLOCK_BYTES = 128 << 20, 4 << 20
-COMPRESSION: str | None = "lz4"
 _OLDEST = pl.CompatLevel.oldest()
 KEY_FIELDS = [("digest", pa.binary(DIGEST_BYTES)), ("size", pa.int64())]
 
@@ -37,8 +36,8 @@ class SpillWriter:
 
     def __init__(self, file: IO[bytes], schema: pa.Schema, parts: int):
         self._schema, self._parts = schema, parts
-        # Writing lz4 costs a few percent more than plain bytes, which disks and object stores would take longer for.
-        options = pa.ipc.IpcWriteOptions(compression=COMPRESSION, use_threads=False)
+        # What stays in the page cache is not worth compressing; what disks and object stores are waited for is.
+        options = pa.ipc.IpcWriteOptions(compression="lz4" if parts > 1 else None, use_threads=False)
         self._writer = pa.ipc.new_file(file, schema, options=options)
         self._run_bytes = min(_RUN_BYTES, _BLOCK_BYTES * parts)
         self._run: list[pa.RecordBatch] = []

@@ -63,7 +63,7 @@ class _Reader:
 
     def _parse(self, block: bytes) -> pa.RecordBatch | None:
         """None if there is anything wrong or unusual in the block."""
-        if self._types is None or not block or not _is_utf8(block):
+        if self._types is None or not block.strip() or not _is_utf8(block):
             return None
         fields = {field: self._types[column] for column, field in self._columns.items()}
         try:

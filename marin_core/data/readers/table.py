@@ -30,7 +30,8 @@ from marin_core.data.rejects import (
 )
 from marin_core.data.sources import Layout
 
-_BATCH_BYTES, _BATCH_ROWS, _READ_BYTES = 8 << 20, 16_384, 4 << 20
+_BATCH_BYTES, _BATCH_ROWS, _REPEATED_ROWS = 8 << 20, 16_384, 1_024
+_READ_BYTES = 4 << 20
 
 
 def read_parquet(file: IO[bytes], layout: Layout, rejects: FileRejects) -> Iterator[pa.RecordBatch]:
@@ -62,8 +63,7 @@ def _group_batches(
     table: pq.ParquetFile, group: int, fields: list[str], rejects: FileRejects, row: int
 ) -> Iterator[pa.RecordBatch]:
     metadata = table.metadata.row_group(group)
-    rows = int(_BATCH_BYTES * metadata.num_rows / max(metadata.total_byte_size, 1))
-    batches = table.iter_batches(min(max(rows, 16), _BATCH_ROWS), [group], fields, use_threads=False)
+    batches = table.iter_batches(_batch_rows(metadata), [group], fields, use_threads=False)
     while True:
         try:
             batch = next(batches, None)
@@ -76,6 +76,13 @@ def _group_batches(
             return
         yield batch
         row += len(batch)
+
+
+def _batch_rows(group: pq.RowGroupMetaData) -> int:
+    # The sizes say little of values that are stored once and repeated.
+    repeated = any(group.column(column).has_dictionary_page for column in range(group.num_columns))
+    rows = int(_BATCH_BYTES * group.num_rows / max(group.total_byte_size, 1))
+    return min(max(rows, 16), _REPEATED_ROWS if repeated else _BATCH_ROWS)
 
 
 def _check_schema(schema: pa.Schema, layout: Layout, size: int) -> None:

@@ -1,6 +1,5 @@
 """WARC files: the text of HTML and plain-text responses, and of the text records of WET files."""
 
-import io
 import re
 from collections.abc import Iterator
 from typing import IO, Any
@@ -29,11 +28,10 @@ def read_warc(file: IO[bytes], name: str, layout: Layout, rejects: FileRejects) 
         Unreadable: after all records before the damage.
     """
     from warcio.archiveiterator import ArchiveIterator
-    from warcio.exceptions import ArchiveLoadFailed
 
     schema = batch_schema(layout)
     rows, size, number = [], 0, 0
-    records = ArchiveIterator(io.BufferedReader(_Raw(read_chunks(file, name, rejects.size)), 1 << 16))
+    records = ArchiveIterator(_Raw(read_chunks(file, name, rejects.size)))
     unreadable: Unreadable | None = None
     while True:
         try:
@@ -44,8 +42,9 @@ def read_warc(file: IO[bytes], name: str, layout: Layout, rejects: FileRejects) 
         except Unreadable as error:
             unreadable = error
             break
-        except ArchiveLoadFailed as error:
-            read = file.tell() if compression_of(name) else records.get_record_offset()
+        except Exception as error:  # the library trusts what records say of themselves
+            reraise_of_store(error)
+            read = file.tell() if compression_of(name) else records.offset
             unreadable = Unreadable(DAMAGED, f"no WARC record: {str(error)[:100]}", rejects.size - read)
             break
         if text is not None:
@@ -63,20 +62,20 @@ def read_warc(file: IO[bytes], name: str, layout: Layout, rejects: FileRejects) 
         raise unreadable
 
 
-class _Raw(io.RawIOBase):
-    """Chunks as a file."""
+class _Raw:
+    """Chunks as a file that never waits for more than it has."""
 
     def __init__(self, chunks: Iterator[bytes]):
-        self._chunks, self._left = chunks, b""
+        self._chunks, self._left, self._position = chunks, b"", 0
 
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
+    def read(self, size: int) -> bytes:
         data = self._left or next(self._chunks, b"")
-        size = min(len(data), len(buffer))
-        buffer[:size], self._left = data[:size], data[size:]
-        return size
+        self._left = data[size:]
+        self._position += len(data[:size])
+        return data[:size]
+
+    def tell(self) -> int:
+        return self._position
 
 
 def _text(record: Any, number: int, rejects: FileRejects) -> str | None:
