@@ -93,7 +93,7 @@ def divide(keys: Array, roots: Array, lengths: Array, groups: int, max_documents
     """
     if len(keys) == 0:
         return Work(np.zeros(0, np.int64), np.zeros(0, np.int64), 0, 0)
-    lengths = lengths.astype(np.int64)
+    lengths = np.maximum(lengths.astype(np.int64), 1)
     order = np.lexsort((keys, -lengths, roots))
     roots, lengths = roots[order], lengths[order]
     component = run_starts(roots)

@@ -75,7 +75,7 @@ def containments(pairs: Array, sets: GramSets, others: GramSets) -> Array:
     """float64[pairs]: the share of the n-grams in `sets` of a pair's first document that `others` has of its second."""
     shares = np.zeros(len(pairs))
     cost = offsets_of(sets.sizes[pairs[:, 0]] + others.sizes[pairs[:, 1]])
-    edges = distinct(np.searchsorted(cost, np.arange(0, int(cost[-1]), COMPARED)))
+    edges = distinct(np.searchsorted(cost, np.arange(0, max(1, int(cost[-1])), COMPARED)))
     for start, stop in zip(edges, [*edges[1:], len(pairs)], strict=True):
         one, other = sets.take(pairs[start:stop, 0]), others.take(pairs[start:stop, 1])
         both = np.sort(np.concatenate([one.packed(), other.packed()]))

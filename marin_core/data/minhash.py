@@ -64,12 +64,13 @@ def band_hashes(texts: pl.Series, config: MinHashConfig) -> tuple[Array, Array]:
         filled = np.flatnonzero(np.diff(offsets) > 0)
         if len(filled):
             starts = np.append(offsets[filled], offsets[-1])
-            found.append(_banded(signatures(hashes, starts, config), config))
+            found.append(banded(signatures(hashes, starts, config), config))
             rows.append(filled + part.start)
     return np.concatenate(found), np.concatenate(rows)
 
 
-def _banded(signature: Array, config: MinHashConfig) -> Array:
+def banded(signature: Array, config: MinHashConfig) -> Array:
+    """uint64[documents, bands]: a hash of each band of signatures."""
     values = signature.reshape(-1, config.bands, config.rows).astype(np.uint64)
     hashes = np.zeros(values.shape[:2], np.uint64) + np.arange(1, config.bands + 1, dtype=np.uint64)
     for row in range(config.rows):

@@ -17,8 +17,8 @@ def write_batches(workspace: Workspace, path: str, tables: Iterable[pa.Table]) -
         writer = None
         for table in tables:
             writer = writer or pa.ipc.new_file(file, table.schema)
-            joined = table.combine_chunks()
-            writer.write_batch((joined.to_batches() or pa.RecordBatch.from_pylist([], table.schema).to_batches())[0])
+            empty = pa.RecordBatch.from_pylist([], table.schema)
+            writer.write_batch(next(iter(table.combine_chunks().to_batches()), empty))
         assert writer is not None, path
         writer.close()
 
