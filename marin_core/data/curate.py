@@ -1,88 +1,125 @@
-"""Curation: raw documents to `id, text, source, licence, …` Parquet, normalized and free of exact duplicates."""
+"""The last stage of curation: the documents that every stage before kept, and the list of those that one removed.
 
-from collections.abc import Callable
-from typing import Any
+Files: `documents/part-….parquet` with the columns of the normalized documents, sorted by id within and across, and
+`removed/part-….parquet` of the same ranges of ids: `id`, `stage`, `reason`, and in `detail` what a document duplicates
+or contains.
+"""
 
+from collections.abc import Callable, Sequence
+
+import numpy as np
 import polars as pl
-import xxhash
 
-from marin_core.data.installed import read_installed
-from marin_core.data.sources import InstalledSource
+from marin_core.data.attributes import REMOVED, removed_documents
+from marin_core.data.documents import (
+    PartWriter,
+    document_parts,
+    part_schema,
+    read_part,
+    retention_summary,
+    text_batches,
+    write_part,
+)
+from marin_core.data.sources import Source
+from marin_core.data.stages import Counts, Phase, Stage
 from marin_core.errors import MarinError
-from marin_core.store import Artifact, Writer
+from marin_core.store import Artifact, Workspace
 
-# Runs of blanks beyond this length carry nothing and can exhaust memory in tokenizers.
-MAX_WHITESPACE_RUN = 128
-_PROVENANCE_COLUMNS = ("package", "version", "path")
-
-
-def write_raw(source: InstalledSource, writer: Writer, log: Callable[[str], None]) -> dict[str, Any]:
-    """Read a source as it is into `documents.parquet` (text, package, version, path, licence).
-
-    Raises:
-        MarinError: the source has no documents.
-    """
-    documents = [vars(document) for document in read_installed(source)]
-    if not documents:
-        raise MarinError(
-            f"source {source.name!r} has no documents: none of {', '.join(source.packages)} has text of kind "
-            f"{source.kind!r} within {source.max_bytes:,} bytes; change the source's packages or max_bytes"
-        )
-    frame = pl.DataFrame(documents)
-    with writer.open("documents.parquet") as file:
-        frame.write_parquet(file, compression="zstd", compression_level=3)
-    log(f"raw/{source.name}: {len(frame):,} documents")
-    return {"documents": len(frame), "bytes": _bytes(frame), "licences": sorted(set(frame["licence"]))}
+SHARD_BYTES = 256 << 20
+_STAGES = ("quality", "near_duplicates", "contamination")
+_LISTED_LICENCES = 50
 
 
-def curate(source: str, raw: Artifact, writer: Writer, log: Callable[[str], None]) -> dict[str, Any]:
-    """Normalize, drop empty documents and exact duplicates, sort by id; `documents.parquet`, counts in the summary.
+def curate_stage(
+    source: Source,
+    normalized: Artifact,
+    quality: Artifact,
+    near_duplicates: Artifact,
+    contamination: Artifact,
+    workspace: Workspace,
+    log: Callable[[str], None],
+    shard_bytes: int = SHARD_BYTES,
+) -> Stage:
+    """Join the documents with what each stage says of them; an item per shard of about `shard_bytes` of text.
 
-    Columns: `id` (xxh3-128 of the text, 32 hex digits), `text`, `source`, `licence`, then where it came from.
-    Of equal documents the one with the first package and path is kept.
+    A shard is made of neighbouring normalized parts. Ids are uniform hashes, so parts of equal size keep about as much.
 
     Raises:
-        MarinError: the raw file is damaged, or nothing is left.
+        MarinError: a stage has no row for a document that it got, the parts are not sorted, or, from `finish`, no
+            document is left.
     """
-    frame = read_documents(raw)
-    normalized = frame.with_columns(text=normalized_text(pl.col("text")))
-    kept = normalized.filter(pl.col("text") != "")
-    kept = kept.with_columns(
-        id=pl.col("text").map_elements(lambda text: xxhash.xxh3_128_hexdigest(text.encode()), return_dtype=pl.String),
-        source=pl.lit(source),
-    )
-    unique = kept.sort(*_PROVENANCE_COLUMNS).unique("id", keep="first", maintain_order=True).sort("id")
-    if unique.is_empty():
-        raise MarinError(f"source {source!r} has no documents left after curation ({len(frame)} came in)")
-    columns = ["id", "text", "source", "licence", *_PROVENANCE_COLUMNS]
-    with writer.open("documents.parquet") as file:
-        unique.select(columns).write_parquet(file, compression="zstd", compression_level=3)
-    summary = {
-        "documents_in": len(frame),
-        "empty": len(frame) - len(kept),
-        "exact_duplicates": len(kept) - len(unique),
-        "documents": len(unique),
-        "bytes": _bytes(unique),
-        "licences": sorted(set(unique["licence"])),
+    parts = document_parts(normalized)
+    shards = max(1, min(len(parts), round(contamination.record.summary["bytes"] / shard_bytes)))
+    bounds = [len(parts) * shard // shards for shard in range(shards + 1)]
+
+    def write_shard(item: int) -> Counts:
+        mine = parts[bounds[item] : bounds[item + 1]]
+        name = f"part-{item:05d}-of-{shards:05d}.parquet"
+        shard = _Shard(part_schema(normalized, mine[0]))
+        with PartWriter(workspace, f"documents/{name}", shard.schema) as writer:
+            for part in mine:
+                ids = read_part(normalized, part, ("id",))["id"]
+                removed = removed_documents(part, ids, quality, near_duplicates, contamination)
+                shard.add_removed(part, ids, removed)
+                gone = removed["id"].implode()
+                for batch in text_batches(normalized, part, columns=list(shard.schema)):
+                    writer.write(shard.counted(batch, batch.filter(~pl.col("id").is_in(gone))))
+        removed = pl.concat([REMOVED.to_frame(), *shard.removed])
+        write_part(workspace, f"removed/{name}", removed)
+        return shard.counts(removed)
+
+    def finish(counts: Sequence[Sequence[Counts]]) -> Counts:
+        summary = _summary(counts[0])
+        if not summary["documents"]:
+            raise MarinError(
+                f"source {source.name!r} has no documents left after curation ({summary['documents_in']:,} came in; "
+                f"removed: {summary['removed_by_stage']}); change its curation in the source's declaration"
+            )
+        log(f"curated/{source.name}: {summary['documents']:,} of {summary['documents_in']:,} documents kept")
+        return summary
+
+    return Stage((Phase("write", shards, write_shard),), finish)
+
+
+class _Shard:
+    """What has been read and kept of a shard so far."""
+
+    def __init__(self, schema: pl.Schema):
+        self.schema = schema
+        self.removed: list[pl.DataFrame] = []
+        self._licences: set[str] = set()
+        self._sizes = {"documents_in": 0, "bytes_in": 0, "documents": 0, "bytes": 0}
+        self._last = ""
+
+    def add_removed(self, part: str, ids: pl.Series, removed: pl.DataFrame) -> None:
+        if len(ids) and not (ids.is_sorted() and ids[0] > self._last):
+            raise MarinError(f"normalized part {part} is not sorted by id, as was expected; normalize the source again")
+        self._last = ids[-1] if len(ids) else self._last
+        self.removed.append(removed)
+
+    def counted(self, batch: pl.DataFrame, kept: pl.DataFrame) -> pl.DataFrame:
+        for frame, suffix in ((batch, "_in"), (kept, "")):
+            self._sizes[f"documents{suffix}"] += len(frame)
+            self._sizes[f"bytes{suffix}"] += int(frame["text"].str.len_bytes().sum())
+        self._licences.update(kept["licence"].drop_nulls().unique())
+        return kept
+
+    def counts(self, removed: pl.DataFrame) -> Counts:
+        by_reason = removed.group_by("stage", "reason").len().sort("stage", "reason")
+        return {
+            **self._sizes,
+            "removed": {f"{stage}/{reason}": count for stage, reason, count in by_reason.iter_rows()},
+            "removed_by_stage": {stage: int((removed["stage"] == stage).sum()) for stage in _STAGES},
+            "licences": dict.fromkeys(sorted(self._licences), 1),
+        }
+
+
+def _summary(counts: Sequence[Counts]) -> Counts:
+    """Counts added up, with the share of what each stage got that it kept."""
+    summary = retention_summary(counts)
+    got = summary["documents_in"] - np.cumsum([0, *(summary["removed_by_stage"][stage] for stage in _STAGES)])
+    kept = {
+        stage: int(after) / max(1, int(before)) for stage, before, after in zip(_STAGES, got, got[1:], strict=False)
     }
-    log(f"curated/{source}: {summary['documents']:,} of {len(frame):,} documents kept")
-    return summary
-
-
-def normalized_text(text: pl.Expr) -> pl.Expr:
-    """Line ends unified, outer whitespace stripped, every whitespace run cut to its first 128 characters."""
-    unified = text.str.replace_all(r"\r+\n", "\n").str.strip_chars()
-    return unified.str.replace_all(rf"(\s{{{MAX_WHITESPACE_RUN}}})\s+", "$1")
-
-
-def read_documents(artifact: Artifact) -> pl.DataFrame:
-    """`documents.parquet` of an artifact.
-
-    Raises:
-        StoreError: the file is missing or damaged.
-    """
-    return pl.read_parquet(artifact.read("documents.parquet"))
-
-
-def _bytes(frame: pl.DataFrame) -> int:
-    return int(frame["text"].str.len_bytes().sum())
+    licences = sorted(summary["licences"])
+    return {**summary, "retention_by_stage": kept, "licences": licences[:_LISTED_LICENCES]}

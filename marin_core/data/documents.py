@@ -5,6 +5,7 @@ by document id within and across. What the columns mean is in the modules of the
 """
 
 from collections.abc import Iterator, Sequence
+from typing import Self
 
 import polars as pl
 import pyarrow as pa
@@ -16,6 +17,7 @@ from marin_core.store import Artifact, Workspace
 
 DOCUMENTS = "documents"
 BATCH_BYTES = 8_000_000
+ROW_GROUP_BYTES = 16_000_000
 # Rows taken from Parquet at a time while a batch is filled.
 _ROWS = 256
 
@@ -43,6 +45,12 @@ def attribute_parts(artifact: Artifact, folder: str) -> list[str]:
             f"delete the folder {artifact.url} and materialize {artifact.record.name} again"
         )
     return parts
+
+
+def part_schema(artifact: Artifact, path: str) -> pl.Schema:
+    """Columns of a part, by name."""
+    with artifact.open(path) as file:
+        return pl.Schema(pl.read_parquet_schema(file))
 
 
 def read_part(artifact: Artifact, path: str, columns: Sequence[str] | None = None) -> pl.DataFrame:
@@ -115,3 +123,31 @@ def retention_summary(counts: Sequence[Counts]) -> Counts:
     """The items' counts `documents_in`, `documents`, `bytes`, `removed` and others added up, with the retention."""
     summary = total(counts)
     return {**summary, "retention": summary["documents"] / max(1, summary["documents_in"])}
+
+
+class PartWriter:
+    """Writes one Parquet file of the artifact from frames of the same columns, in row groups of bounded size."""
+
+    def __init__(self, workspace: Workspace, path: str, schema: pl.Schema):
+        self._file = workspace.open(path)
+        self._columns = list(schema)
+        self._pending = [schema.to_frame()]
+        self._writer = pq.ParquetWriter(self._file, self._table().schema, compression="zstd", compression_level=3)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
+        if kind is None and sum(map(len, self._pending)):
+            self._writer.write_table(self._table())
+        self._writer.close()
+        self._file.close()
+
+    def write(self, frame: pl.DataFrame) -> None:
+        self._pending.append(frame.select(self._columns))
+        if sum(each.estimated_size() for each in self._pending) >= ROW_GROUP_BYTES:
+            self._writer.write_table(self._table())
+            self._pending = self._pending[:1]
+
+    def _table(self) -> pa.Table:
+        return pl.concat(self._pending).to_arrow(compat_level=pl.CompatLevel.oldest())

@@ -27,13 +27,20 @@ def documents(texts: Sequence[str], name: str = "test") -> pl.DataFrame:
     return pl.DataFrame(rows, schema=schema).sort("id")
 
 
-def commit_parts(store: Store, spec: ArtifactSpec, folders: Mapping[str, Sequence[pl.DataFrame]]) -> Artifact:
-    """An artifact whose folders hold these frames as parts."""
+def commit_parts(
+    store: Store,
+    spec: ArtifactSpec,
+    folders: Mapping[str, Sequence[pl.DataFrame] | Mapping[str, pl.DataFrame]],
+    summary: Mapping[str, object] | None = None,
+) -> Artifact:
+    """An artifact whose folders hold these frames as parts, numbered if they have no names."""
     with store.writer(spec) as writer:
         for folder, frames in folders.items():
-            for number, frame in enumerate(frames):
-                write_part(writer, f"{folder}/part-{number:05d}-of-{len(frames):05d}.parquet", frame)
-        writer.commit({"bytes": sum(len(f) for frames in folders.values() for f in frames)})
+            if not isinstance(frames, Mapping):
+                frames = {f"part-{n:05d}-of-{len(frames):05d}.parquet": frame for n, frame in enumerate(frames)}
+            for name, frame in frames.items():
+                write_part(writer, f"{folder}/{name}", frame)
+        writer.commit(summary or {})
     return store.artifact(spec)
 
 

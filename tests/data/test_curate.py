@@ -1,225 +1,217 @@
-"""Curation: what normalization keeps, which documents are dropped and counted, and what a reader can rely on."""
+"""Curation: what is kept, what is removed by which stage, that no document is lost, what a reader can rely on."""
 
-import dataclasses
-import re
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import polars as pl
 import pytest
-import xxhash
-from hypothesis import example, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from marin_core.data.curate import MAX_WHITESPACE_RUN, curate, normalized_text, read_documents, write_raw
-from marin_core.data.installed import Document
-from marin_core.data.sources import InstalledSource
+from marin_core.data.curate import curate_stage
+from marin_core.data.documents import document_parts, read_documents, text_batches
+from marin_core.data.stages import run_items, run_stage
 from marin_core.errors import MarinError
-from marin_core.store import Artifact, ArtifactRecord, ArtifactSpec, Store
+from marin_core.store import Artifact, ArtifactSpec, Store
+from tests.data.parts import commit_parts, documents, identity, read_folder, run_as_ranks, source
 
-RAW = ArtifactSpec("raw/test", "read_source", "1")
-CURATED = ArtifactSpec("curated/test", "curate", "1", {"source": "test"}, {"raw": RAW})
-
-# Letters, and every kind of blank that Unicode calls white space.
-WHITE = " \t\n\r\x0b\x0c\x85\xa0\u1680\u2003\u2028\u2029\u202f\u205f\u3000"
-RUNS = st.builds(lambda character, length: character * length, st.sampled_from(WHITE), st.integers(1, 300))
-TEXTS = st.lists(st.text() | st.text(alphabet=f"ab{WHITE}") | RUNS).map("".join)
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Store:
-    return Store(str(tmp_path / "store"))
+NORMALIZED = ArtifactSpec("normalized/test", "normalize", "1")
+QUALITY = ArtifactSpec("quality/test", "quality", "1", {}, {"normalized": NORMALIZED})
+DUPLICATES = ArtifactSpec("near_duplicates/test", "near", "1", {}, {"normalized": NORMALIZED})
+CONTAMINATION = ArtifactSpec("contamination/test", "contamination", "1", {}, {"normalized": NORMALIZED})
+CURATED = ArtifactSpec("curated/test", "curate", "1", {}, {"normalized": NORMALIZED, "quality": QUALITY})
+KEPT, POOR, COPY, LEAK = "kept", "poor", "copy", "leak"
+FATES = st.lists(st.sampled_from([KEPT, KEPT, POOR, COPY, LEAK]), min_size=1, max_size=40)
+Change = Callable[[pl.DataFrame], pl.DataFrame]
 
 
-@given(TEXTS)
-@example("a\r\r\nb")
-@settings(deadline=None)
-def test_normalization_is_idempotent(text: str) -> None:
-    once = normalize(text)
-    assert normalize(once) == once
+@given(FATES, st.integers(1, 6))
+@settings(deadline=None, max_examples=10)
+def test_every_document_is_kept_or_removed_once(
+    tmp_path_factory: pytest.TempPathFactory, fates: list[str], parts: int
+) -> None:
+    texts = {f"text {number}": fate for number, fate in enumerate([*fates, KEPT])}
+    artifact = curated(Store(str(tmp_path_factory.mktemp("store"))), texts, parts)
+    kept, removed = read_folder(artifact, "documents"), read_folder(artifact, "removed")
+    assert kept["text"].to_list() == [text for text in sorted(texts, key=identity) if texts[text] == KEPT]
+    assert kept["id"].is_sorted() and removed["id"].is_sorted()
+    assert dict(removed.select("id", "stage").iter_rows()) == {
+        identity(text): STAGE_OF[fate] for text, fate in texts.items() if fate != KEPT
+    }
+    summary = artifact.record.summary
+    assert (summary["documents_in"], summary["documents"]) == (len(texts), len(kept))
+    assert summary["bytes"] == sum(len(text.encode()) for text in kept["text"])
+    assert sum(summary["removed"].values()) == sum(summary["removed_by_stage"].values()) == len(removed)
+    stages = summary["retention_by_stage"]
+    assert stages["quality"] * stages["near_duplicates"] * stages["contamination"] == pytest.approx(
+        summary["retention"]
+    )
 
 
-@given(TEXTS)
-@settings(deadline=None)
-def test_normalization_never_makes_a_text_longer(text: str) -> None:
-    assert len(normalize(text)) <= len(text)
+STAGE_OF = {POOR: "quality", COPY: "near_duplicates", LEAK: "contamination"}
 
 
-@given(TEXTS)
-@settings(deadline=None)
-def test_normalization_drops_nothing_but_whitespace(text: str) -> None:
-    assert re.sub(f"[{WHITE}]", "", normalize(text)) == re.sub(f"[{WHITE}]", "", text)
+def test_a_removed_document_says_why(tmp_path: Path) -> None:
+    artifact = curated(Store(str(tmp_path)), {"a": KEPT, "b": POOR, "c": COPY, "d": LEAK})
+    removed = {row.pop("id"): row for row in read_folder(artifact, "removed").to_dicts()}
+    assert removed == {
+        identity("b"): {"stage": "quality", "reason": "too_short", "detail": None},
+        identity("c"): {"stage": "near_duplicates", "reason": "near_duplicate", "detail": "longest"},
+        identity("d"): {"stage": "contamination", "reason": "exam", "detail": "item 7: 31 n-grams"},
+    }
+    assert artifact.record.summary["removed"] == {
+        "contamination/exam": 1,
+        "near_duplicates/near_duplicate": 1,
+        "quality/too_short": 1,
+    }
 
 
-@given(TEXTS)
-@settings(deadline=None)
-def test_no_run_of_whitespace_is_long_after_normalization(text: str) -> None:
-    assert not re.search(f"[{WHITE}]{{{MAX_WHITESPACE_RUN + 1}}}", normalize(text))
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        pytest.param("  a  b \n", "a  b", id="outer blanks go, inner ones stay"),
-        pytest.param("a\r\nb\r\n\r\nc", "a\nb\n\nc", id="line ends"),
-        pytest.param("a" + " " * 128 + "b", "a" + " " * 128 + "b", id="128 blanks stay"),
-        pytest.param("a" + " " * 129 + "b", "a" + " " * 128 + "b", id="129 blanks are cut"),
-        pytest.param("a" + "\n\t" * 500 + "b", "a" + "\n\t" * 64 + "b", id="the first 128 of a mixed run stay"),
-        pytest.param(" \t\r\n\u3000", "", id="nothing but blanks"),
-        pytest.param("", "", id="nothing"),
-    ],
-)
-def test_normalization_by_example(text: str, expected: str) -> None:
-    assert normalize(text) == expected
-
-
-def test_fifty_megabytes_of_blanks_take_seconds() -> None:
-    start = time.monotonic()
-    assert normalize("a" + " " * 50_000_000 + "b") == "a" + " " * MAX_WHITESPACE_RUN + "b"
-    assert time.monotonic() - start < 20
-
-
-def test_the_id_of_a_document_is_the_hash_of_its_normalized_text(store: Store) -> None:
-    frame, _ = curated(store, [document("  Zürich\r\nBern  ")])
-    assert frame["text"].to_list() == ["Zürich\nBern"]
-    assert frame["id"].to_list() == [xxhash.xxh3_128_hexdigest("Zürich\nBern".encode())]
-
-
-def test_exact_duplicates_are_removed_and_counted(store: Store) -> None:
-    frame, record = curated(store, [document("a"), document("b"), document(" a "), document("a\r\n")])
-    assert sorted(frame["text"]) == ["a", "b"]
-    assert record.summary["exact_duplicates"] == 2
-
-
-def test_of_equal_documents_the_first_by_package_and_path_is_kept(store: Store) -> None:
-    documents = [document("a", "numpy", "1.py"), document("a", "jax", "2.py"), document("a", "jax", "1.py")]
-    frame, _ = curated(store, documents)
-    assert frame.select("package", "path").rows() == [("jax", "1.py")]
-
-
-def test_empty_documents_are_dropped_and_counted(store: Store) -> None:
-    frame, record = curated(store, [document(""), document(" \n"), document("a")])
-    assert frame["text"].to_list() == ["a"]
-    assert record.summary["empty"] == 2
-
-
-def test_the_counts_add_up(store: Store) -> None:
-    frame, record = curated(store, [document(text) for text in ("a", "a", "", "é", "b", " b")])
-    summary = record.summary
-    assert summary["documents_in"] == 6
-    assert summary["documents_in"] == summary["empty"] + summary["exact_duplicates"] + summary["documents"]
-    assert summary["documents"] == len(frame) == 3
-    assert summary["bytes"] == len("aéb".encode())
-
-
-def test_documents_are_sorted_by_id(store: Store) -> None:
-    frame, _ = curated(store, [document(str(number)) for number in range(200)])
-    assert frame["id"].to_list() == sorted(frame["id"])
-
-
-def test_licence_and_provenance_are_kept(store: Store) -> None:
-    documents = [
-        Document("alpha", "jax", "0.11.2", "jax/a.py", "Apache-2.0"),
-        Document("beta", "scipy", "1.18", "scipy/b.py:f:3", "BSD License"),
+def test_columns_are_those_of_the_normalized_documents(tmp_path: Path) -> None:
+    artifact = curated(Store(str(tmp_path)), {"a": KEPT, "b": POOR})
+    assert read_folder(artifact, "documents").to_dicts() == [
+        {"id": identity("a"), "text": "a", "source": "test", "licence": "MIT", "url": "https://a"}
     ]
-    frame, record = curated(store, documents)
-    assert frame.columns == ["id", "text", "source", "licence", "package", "version", "path"]
-    rows = frame.sort("text").drop("id").to_dicts()
-    assert rows == [{**dataclasses.asdict(kept), "source": "test"} for kept in documents]
-    assert record.summary["licences"] == ["Apache-2.0", "BSD License"]
+    assert artifact.record.summary["licences"] == ["MIT"]
 
 
-def test_the_order_of_raw_documents_changes_no_byte(tmp_path: Path) -> None:
-    documents = [document(f"text {number % 50}", path=f"{number}.py") for number in range(100)]
-    _, forwards = curated(Store(str(tmp_path / "forwards")), documents)
-    _, backwards = curated(Store(str(tmp_path / "backwards")), documents[::-1])
-    assert forwards.files == backwards.files
-    assert forwards.content == backwards.content
-
-
-def test_two_fresh_stores_curate_the_same_bytes(tmp_path: Path) -> None:
-    source = InstalledSource("test", "python", ("fsspec", "xxhash"), 200_000)
-
-    def build(root: Path) -> list[ArtifactRecord]:
-        store = Store(str(root))
-        with store.writer(RAW) as writer:
-            raw = writer.commit(write_raw(source, writer, print))
-        with store.writer(CURATED) as writer:
-            return [raw, writer.commit(curate("test", store.artifact(RAW), writer, print))]
-
-    first, second = build(tmp_path / "first"), build(tmp_path / "second")
-    assert [record.files for record in first] == [record.files for record in second]
-    assert first[1].summary["documents"] > 10
+def test_small_parts_are_put_together_by_what_is_kept(tmp_path: Path) -> None:
+    texts = {f"{number} {'x' * 1000}": KEPT if number % 4 == 0 else POOR for number in range(400)}
+    artifact = curated(Store(str(tmp_path)), texts, parts=16, shard_bytes=25_000)
+    sizes = [pl.read_parquet(artifact.read(path))["text"].str.len_bytes().sum() for path in document_parts(artifact)]
+    assert len(sizes) == 4 and sum(sizes) == artifact.record.summary["bytes"]
+    assert max(sizes) < 40_000
+    assert [path.removeprefix("documents/") for path in document_parts(artifact)] == sorted(
+        entry.path.removeprefix("removed/") for entry in artifact.record.files if entry.path.startswith("removed/")
+    )
 
 
 @pytest.mark.parametrize(
-    "source",
+    ("spec", "change", "complaint"),
     [
-        pytest.param(InstalledSource("test", "math", ("xxhash",), 100_000), id="no text of the kind"),
-        pytest.param(InstalledSource("test", "math", ("optax",), 100), id="no room"),
+        pytest.param(QUALITY, lambda f: f[1:], "1 of 10 documents have no row", id="no verdict"),
+        pytest.param(QUALITY, lambda f: pl.concat([f, f[:1]]), "1 documents have several rows", id="two verdicts"),
+        pytest.param(DUPLICATES, lambda f: f[:-2], "2 of 8 documents have no row", id="not looked at for duplicates"),
+        pytest.param(
+            CONTAMINATION, lambda f: f.with_columns(id=pl.lit("f" * 32)), "1 rows are of documents", id="unknown"
+        ),
     ],
 )
-def test_a_source_without_documents_is_a_one_line_error(store: Store, source: InstalledSource) -> None:
-    with store.writer(RAW) as writer, pytest.raises(MarinError, match="source 'test' has no documents") as refused:
-        write_raw(source, writer, print)
+def test_rows_that_do_not_fit_are_a_one_line_error(
+    tmp_path: Path, spec: ArtifactSpec, change: Change, complaint: str
+) -> None:
+    texts = {f"text {number}": fate for number, fate in enumerate([KEPT] * 6 + [POOR, POOR, COPY, LEAK])}
+    with pytest.raises(MarinError, match=f"^{spec.name} .*{complaint}.*; materialize {spec.name} again$") as refused:
+        curated(Store(str(tmp_path)), texts, changes={spec.name: change})
     assert "\n" not in str(refused.value)
 
 
-def test_a_source_with_nothing_left_is_a_one_line_error(store: Store) -> None:
-    with pytest.raises(MarinError, match=r"'test' has no documents left after curation \(2 came in\)") as refused:
-        curated(store, [document(" "), document("\n")])
+@pytest.mark.parametrize("spec", [QUALITY, DUPLICATES, CONTAMINATION])
+def test_a_missing_attribute_file_is_an_error(tmp_path: Path, spec: ArtifactSpec) -> None:
+    with pytest.raises(MarinError, match=rf"^{spec.name} .* has no \w+/part-00001-of-00002.parquet, which describes"):
+        curated(Store(str(tmp_path)), {"a": KEPT, "b": KEPT}, parts=2, without=spec.name)
+
+
+def test_documents_out_of_order_are_an_error(tmp_path: Path) -> None:
+    texts = dict.fromkeys(map(str, range(10)), KEPT)
+    with pytest.raises(MarinError, match=r"part-00000-of-00001\.parquet is not sorted by id"):
+        curated(Store(str(tmp_path)), texts, changes={NORMALIZED.name: lambda frame: frame.reverse()})
+
+
+def test_a_source_with_nothing_left_is_a_one_line_error(tmp_path: Path) -> None:
+    store = Store(str(tmp_path))
+    with pytest.raises(
+        MarinError, match=r"'test' has no documents left after curation \(2 came in; removed"
+    ) as refused:
+        curated(store, {"a": POOR, "b": LEAK})
     assert "\n" not in str(refused.value)
     assert store.record(CURATED.name, CURATED.fingerprint) is None
 
 
-@pytest.mark.parametrize(
-    "damage",
-    [
-        pytest.param(lambda data: b"", id="empty"),
-        pytest.param(lambda data: data[: len(data) // 2], id="cut off"),
-        pytest.param(lambda data: b"not a table\n" * 100, id="something else"),
-        pytest.param(lambda data: data[:8] + bytes(200) + data[208:], id="zeros inside"),
-    ],
-)
-def test_a_damaged_file_is_a_one_line_error_with_a_remedy(store: Store, damage: Callable[[bytes], bytes]) -> None:
-    raw = commit_raw(store, [document(f"text {number}") for number in range(1000)])
-    path = Path(raw.path("documents.parquet"))
+@pytest.mark.parametrize("world", [2, 5])
+def test_ranks_and_a_kill_in_between_change_no_byte(tmp_path: Path, world: int) -> None:
+    texts = {f"{number} {'x' * 500}": [KEPT, POOR, KEPT, COPY, LEAK][number % 5] for number in range(200)}
+    alone = curated(Store(str(tmp_path / "alone")), texts, 7, shard_bytes=10_000)
+    ranks = curated(Store(str(tmp_path / "ranks")), texts, 7, shard_bytes=10_000, world=world)
+    assert len(document_parts(alone)) > 3
+    assert ranks.record.files == alone.record.files
+    assert ranks.record.summary == alone.record.summary
+
+
+def test_documents_are_read_in_order_in_bounded_batches(tmp_path: Path) -> None:
+    texts = {f"{number} {'x' * (number * 10)}": KEPT for number in range(600)}
+    artifact = curated(Store(str(tmp_path)), texts, parts=3, shard_bytes=500_000)
+    assert len(document_parts(artifact)) == 3
+    assert pl.concat(read_documents(artifact))["id"].to_list() == sorted(map(identity, texts))
+    for path in document_parts(artifact):
+        batches = list(text_batches(artifact, path, batch_bytes=20_000))
+        assert len(batches) > 10
+        assert all(len(batch) == 1 or batch["text"].str.len_bytes().sum() <= 20_000 for batch in batches)
+
+
+@pytest.mark.parametrize("damage", [lambda data: b"", lambda data: data[: len(data) // 2], lambda data: data + b"x"])
+def test_a_damaged_part_is_a_one_line_error_with_a_remedy(tmp_path: Path, damage: Callable[[bytes], bytes]) -> None:
+    artifact = curated(Store(str(tmp_path)), {"a": KEPT})
+    path = Path(artifact.path(document_parts(artifact)[0]))
     path.write_bytes(damage(path.read_bytes()))
-    with pytest.raises(MarinError) as refused:
-        read_documents(raw)
-    message = str(refused.value)
-    assert "\n" not in message
-    assert message.startswith(f"{path} is damaged")
-    assert f"delete the folder {raw.url} and materialize raw/test again" in message
+    with pytest.raises(
+        MarinError, match=r"^[^\n]*part-00000-of-00001.parquet is damaged[^\n]*materialize curated/test"
+    ):
+        list(read_documents(artifact))
 
 
-def test_a_missing_file_is_a_one_line_error_with_a_remedy(store: Store) -> None:
-    raw = commit_raw(store, [document("a")])
-    Path(raw.path("documents.parquet")).unlink()
-    with pytest.raises(MarinError, match=r"^[^\n]*documents\.parquet is missing[^\n]*materialize raw/test again$"):
-        read_documents(raw)
+def test_an_artifact_without_parts_is_a_one_line_error(tmp_path: Path) -> None:
+    artifact = commit_parts(Store(str(tmp_path)), NORMALIZED, {"elsewhere": [documents(["a"])]})
+    with pytest.raises(
+        MarinError, match=r"^normalized/test \(\w+\) has no documents/part-\*\.parquet; delete the folder"
+    ):
+        document_parts(artifact)
 
 
-def document(text: str, package: str = "numpy", path: str = "a.py") -> Document:
-    return Document(text, package, "1.0", path, "MIT")
+def curated(
+    store: Store,
+    texts: Mapping[str, str],
+    parts: int = 1,
+    *,
+    shard_bytes: int = 10**9,
+    changes: Mapping[str, Change] | None = None,
+    without: str | None = None,
+    world: int | None = None,
+) -> Artifact:
+    """The curated artifact of texts with such fates. `changes` damages the last part of an input, `without` leaves it
+    out; with `world`, the stage is run by so many ranks after a first attempt was killed."""
+    fates = pl.DataFrame({"text": list(texts), "fate": list(texts.values())})
+    frame = documents(list(texts)).join(fates, on="text", maintain_order="left")
+    frame = frame.with_columns(url=pl.concat_str(pl.lit("https://"), "text").str.head(9))
+    bounds = [len(frame) * part // parts for part in range(parts + 1)]
+    fates_by_part = [frame[bounds[part] : bounds[part + 1]] for part in range(parts)]
+    kept_bytes = int(frame.filter(fate=KEPT)["text"].str.len_bytes().sum())
 
+    def commit(spec: ArtifactSpec, folder: str, make: Change) -> Artifact:
+        frames = [make(each) for each in fates_by_part]
+        frames[-1] = (changes or {}).get(spec.name, lambda frame: frame)(frames[-1])
+        names = [f"part-{number:05d}-of-{parts:05d}.parquet" for number in range(parts)]
+        present = dict(list(zip(names, frames, strict=True))[: parts - (without == spec.name)])
+        return commit_parts(store, spec, {folder: present}, {"bytes": kept_bytes})
 
-def normalize(text: str) -> str:
-    return pl.DataFrame({"text": [text]}).select(normalized_text(pl.col("text"))).item()
-
-
-def commit_raw(store: Store, documents: Sequence[Document]) -> Artifact:
-    with store.writer(RAW) as writer:
-        with writer.open("documents.parquet") as file:
-            pl.DataFrame([dataclasses.asdict(document) for document in documents]).write_parquet(file)
-        writer.commit({})
-    return store.artifact(RAW)
-
-
-def curated(store: Store, documents: Sequence[Document]) -> tuple[pl.DataFrame, ArtifactRecord]:
-    """The curated table of some raw documents, read back, and its record."""
-    raw = commit_raw(store, documents)
-    with store.writer(CURATED) as writer:
-        record = writer.commit(curate("test", raw, writer, print))
-    return read_documents(store.artifact(CURATED)), record
+    poor, copied, leaked = (pl.col("fate") == fate for fate in (POOR, COPY, LEAK))
+    reason = pl.when(poor).then(pl.lit("too_short"))
+    match = {"evaluation": pl.lit("exam"), "item": pl.lit("item 7"), "overlap": pl.lit(0.7), "matched": pl.lit(31)}
+    inputs = (
+        commit(NORMALIZED, "documents", lambda f: f.drop("fate")),
+        commit(QUALITY, "verdicts", lambda f: f.select("id", keep=~poor, reason=reason)),
+        commit(
+            DUPLICATES,
+            "duplicates",
+            lambda f: f.filter(~poor).select("id", cluster=pl.lit("longest"), duplicate=copied),
+        ),
+        commit(CONTAMINATION, "matches", lambda f: f.filter(leaked).select("id", **match)),
+    )
+    if world is not None:
+        with store.writer(CURATED, resumable=True) as writer:
+            run_items(
+                curate_stage(source(), *inputs, writer, print, shard_bytes).phases[0], writer, rank=1, world=world
+            )
+    with store.writer(CURATED, resumable=True) as writer:
+        stage = curate_stage(source(), *inputs, writer, print, shard_bytes)
+        writer.commit(run_as_ranks(stage, writer, world) if world else run_stage(stage, writer))
+    return store.artifact(CURATED)
