@@ -109,11 +109,17 @@ class ChatEncoder:
         mask: list[int] = []
         start = 0
         for piece in self._pieces(conversation):
-            spans = [(max(s - start, 0), min(e - start, len(piece))) for s, e in conversation.generated]
             encoding, before = self._encode_piece(piece, conversation.spelled)
+            stop = start + len(piece)
+            # A span that goes on after the piece has all of its end, the bytes of the last character too.
+            spans = [
+                (before(max(begin, start) - start), before(end - start) if end <= stop else None)
+                for begin, end in conversation.generated
+                if max(begin, start) < min(end, stop)
+            ]
             ids += encoding.ids
-            mask += _mask(encoding, [(before(s), before(e)) for s, e in spans if s < e])
-            start += len(piece)
+            mask += _mask(encoding, spans)
+            start = stop
         kept = slice(None) if any(mask) else slice(0)
         return np.array(ids[kept], np.int32), np.array(mask[kept], np.int32)
 
@@ -154,11 +160,12 @@ class ChatEncoder:
         return re.compile(f"({'|'.join(patterns)})")
 
 
-def _mask(encoding: "Encoding", spans: Sequence[tuple[int, int]]) -> list[int]:
-    """1 for each token from that of a span's first character to that of its last."""
+def _mask(encoding: "Encoding", spans: Sequence[tuple[int, int | None]]) -> list[int]:
+    """1 for each token from that of a span's first character to that of its last, or to the end."""
     mask = [0] * len(encoding.ids)
     for start, end in spans:
-        first, last = encoding.char_to_token(start), encoding.char_to_token(end - 1)
+        first = encoding.char_to_token(start)
+        last = None if end is None else encoding.char_to_token(end - 1)
         if first is not None:
             stop = len(mask) if last is None else last + 1
             mask[first:stop] = [1] * (stop - first)
