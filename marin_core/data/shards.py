@@ -115,14 +115,14 @@ class _Tokenization:
         path = self.parts[item]
         writers = {split: SplitWriter(self._workspace, split, path, self._fields) for split in self._splits}
         sample = Sample(self._column, list(self._files.special))
-        read = text_bytes = 0
+        read, text_bytes = 0, dict.fromkeys(self._splits, 0)
         for batch in text_batches(self._curated, path, ("id", self._column)):
             self._workspace.check()
             numbered = batch.with_row_index("row", offset=read)
             read += len(batch)
-            text_bytes += int(batch[self._column].str.len_bytes().sum())
             for split, documents in self._divided(numbered):
                 documents, rows = self._rows(documents)
+                text_bytes[split] += int(documents[self._column].str.len_bytes().sum())
                 sample.offer(split, writers[split].documents, documents, rows)
                 writers[split].append(documents, rows)
         judged = sample.documents()
@@ -164,7 +164,7 @@ class _Tokenization:
                     f"written; check the disk and build the shards again"
                 )
         summed = total(encoded)
-        summary: Counts = {f"{split}_{unit}": 0 for split in _SPLITS for unit in ("documents", "tokens")}
+        summary: Counts = {f"{split}_{unit}": 0 for split in _SPLITS for unit in ("documents", "tokens", "bytes")}
         identity = self._files.identity(self._framing)
         for split in self._splits:
             self._check_split(split, summed)
@@ -176,10 +176,11 @@ class _Tokenization:
             }
             write_ledger(self._workspace, split, parts, identity)
             summary |= {f"{split}_{unit}": value for unit, value in summed[split].items()}
+            summary[f"{split}_bytes"] = summed["bytes"][split]
         tokens = summary["train_tokens"] + summary["validation_tokens"]
         return {
             **summary,
-            "bytes_per_token": round(summed["bytes"] / tokens, 3),
+            "bytes_per_token": round(sum(summed["bytes"].values()) / tokens, 3),
             "documents_left_out": summed["left_out"],
             "documents_judged": summed["judged"],
             "tokenizer": identity,
