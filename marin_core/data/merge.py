@@ -1,6 +1,7 @@
 """One part of a normalized source out of its blocks: exact duplicates dropped, sorted by id, written as Parquet."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import IO, Any, Protocol
 
 import numpy as np
@@ -13,14 +14,25 @@ from marin_core.data.spills import KEY_FIELDS, digest_bytes
 from marin_core.data.stages import Counts, total
 from marin_core.data.text import DIGEST_BYTES, hex_ids
 
-# Documents in memory at once. A part with more is written in several passes over its blocks.
-PASS_BYTES = 384 << 20
-ROW_GROUP_BYTES = 32 << 20
 _COUNTED_LICENCES = 50
 # Nothing repeats in them, so that a dictionary would be in vain.
 _DISTINCT = ("id", "text", "messages", "url", "source_id")
 _FIRST_COLUMNS = ("id", "text", "source", "licence")
 _OLDEST = pl.CompatLevel.oldest()
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Bytes of text at once: what bounds memory, and so is part of what a source's bytes depend on.
+
+    A part has about `part`, estimated from the raw files. If it turns out to have more than `pass_`, it is written in
+    several passes over its blocks. An item of small raw files reads `item` bytes of them.
+    """
+
+    part: int = 256 << 20
+    pass_: int = 384 << 20
+    row_group: int = 32 << 20
+    item: int = 32 << 20
 
 
 class Blocks(Protocol):
@@ -29,20 +41,20 @@ class Blocks(Protocol):
     def __call__(self, *, keys_only: bool = False) -> Iterator[pa.RecordBatch]: ...
 
 
-def merge_part(blocks: Blocks, file: IO[bytes], spilled: pa.Schema, source: Source) -> Counts:
+def merge_part(blocks: Blocks, file: IO[bytes], spilled: pa.Schema, source: Source, sizes: Sizes) -> Counts:
     """Write a part's documents, and count them; of equal ones the first in the order of the blocks is kept.
 
     `spilled` is the blocks' schema. Memory: about a gigabyte at most, and 24 bytes for each document of the part.
     """
-    digests, sizes = _keys(blocks)
+    digests, lengths = _keys(blocks)
     kept = _first_of_equals(digests)
     schema = part_schema(spilled)
     counts: list[Counts] = [{"documents": 0, "bytes": 0, "licences": {}}]
     with pq.ParquetWriter(file, schema, **_parquet_options(schema)) as writer:
-        for rows in _by_bytes(kept, sizes, PASS_BYTES):
+        for rows in _by_bytes(kept, lengths, sizes.pass_):
             documents = _gather(blocks, rows)
             order = np.searchsorted(np.sort(rows), rows)
-            for group in _by_bytes(np.arange(len(rows)), sizes[rows], ROW_GROUP_BYTES):
+            for group in _by_bytes(np.arange(len(rows)), lengths[rows], sizes.row_group):
                 columns = _with_constants(documents[order[group]], source)
                 counts.append(_counts(columns))
                 table = columns.to_arrow(compat_level=_OLDEST)
@@ -67,12 +79,12 @@ def _parquet_options(schema: pa.Schema) -> dict[str, Any]:
 
 
 def _keys(blocks: Blocks) -> tuple[np.ndarray, np.ndarray]:
-    """Digests ([n, 2], big-endian halves) and sizes ([n]) of a part's documents."""
-    digests, sizes = [b""], [np.zeros(0, np.int64)]
+    """Digests ([n, 2], big-endian halves) and lengths ([n]) of a part's documents."""
+    digests, lengths = [b""], [np.zeros(0, np.int64)]
     for block in blocks(keys_only=True):
         digests.append(digest_bytes(block.column("digest")))
-        sizes.append(block.column("size").to_numpy())
-    return np.frombuffer(b"".join(digests), ">u8").reshape(-1, DIGEST_BYTES // 8), np.concatenate(sizes)
+        lengths.append(block.column("size").to_numpy())
+    return np.frombuffer(b"".join(digests), ">u8").reshape(-1, DIGEST_BYTES // 8), np.concatenate(lengths)
 
 
 def _first_of_equals(digests: np.ndarray) -> np.ndarray:
@@ -84,10 +96,10 @@ def _first_of_equals(digests: np.ndarray) -> np.ndarray:
     return order[first]
 
 
-def _by_bytes(rows: np.ndarray, sizes: np.ndarray, most: int) -> Iterator[np.ndarray]:
-    """Consecutive rows whose sizes add up to about `most`."""
+def _by_bytes(rows: np.ndarray, lengths: np.ndarray, most: int) -> Iterator[np.ndarray]:
+    """Consecutive rows whose lengths add up to about `most`."""
     if len(rows):
-        bins = (np.cumsum(sizes[rows]) - sizes[rows]) // most
+        bins = (np.cumsum(lengths[rows]) - lengths[rows]) // most
         yield from np.split(rows, np.flatnonzero(np.diff(bins)) + 1)
 
 

@@ -13,7 +13,7 @@ from typing import Any, cast
 
 import pyarrow as pa
 
-from marin_core.data.merge import merge_part
+from marin_core.data.merge import Sizes, merge_part
 from marin_core.data.readers import batch_schema, compression_of, read_batches
 from marin_core.data.records_to_documents import coalesce, document_schema, documents_of
 from marin_core.data.rejects import FileRejects, Rejects, write_rejects
@@ -23,10 +23,9 @@ from marin_core.data.stages import Counts, Phase, Stage, counts_of, total
 from marin_core.errors import MarinError
 from marin_core.store import Artifact, Workspace
 
+SIZES = Sizes()
 REJECTS = "rejects/part-00000-of-00001.parquet"
-PART_BYTES = 256 << 20
-# Files of an item, unless one alone is larger.
-_ITEM_BYTES, _ITEM_FILES = 32 << 20, 1_000
+_ITEM_FILES = 1_000
 # Text per stored byte, about: what a format adds to the text, and what a compression takes off.
 _FORMATS = {"jsonl": 1.0, "parquet": 2.5, "warc": 0.25, "text": 1.0}
 _COMPRESSIONS = {None: 1.0, ".gz": 3.0, ".zst": 3.5, ".bz2": 4.0, ".xz": 4.5}
@@ -45,7 +44,9 @@ def part_path(folder: str, part: int, parts: int) -> str:
     return f"{folder}/part-{part:05d}-of-{parts:05d}.parquet"
 
 
-def normalize_stage(source: Source, raw: Artifact, workspace: Workspace, log: Callable[[str], None]) -> Stage:
+def normalize_stage(
+    source: Source, raw: Artifact, workspace: Workspace, log: Callable[[str], None], sizes: Sizes = SIZES
+) -> Stage:
     """The stage that builds `normalized/<source>`.
 
     Raises:
@@ -55,7 +56,7 @@ def normalize_stage(source: Source, raw: Artifact, workspace: Workspace, log: Ca
     files = [RawFile(file["path"], file["bytes"]) for file in raw.read_json("manifest.json")["files"]]
     if not files:
         raise MarinError(f"raw files of source {source.name!r}: there are none; change its origin and fetch it again")
-    normalization = _Normalization(source, raw, workspace, files)
+    normalization = _Normalization(source, raw, workspace, files, sizes)
     split = Phase("split", len(normalization.items), normalization.split)
     rejects = Phase("rejects", 1, lambda item: normalization.gather_rejects(counts_of(split, workspace)))
     merge = Phase("merge", normalization.parts, normalization.merge)
@@ -69,18 +70,18 @@ def normalize_stage(source: Source, raw: Artifact, workspace: Workspace, log: Ca
     return Stage((split, rejects, merge), finish)
 
 
-def count_parts(source: Source, files: Sequence[RawFile]) -> int:
-    """How many parts a source gets: so many that each has about 256 MB of text."""
+def count_parts(source: Source, files: Sequence[RawFile], part_bytes: int = SIZES.part) -> int:
+    """How many parts a source gets: so many that each has about `part_bytes` of text."""
     text = sum(file.bytes * _COMPRESSIONS[compression_of(file.path)] for file in files) * _FORMATS[source.layout.format]
-    return max(ceil(text / PART_BYTES), 1)
+    return max(ceil(text / part_bytes), 1)
 
 
-def group_files(files: Sequence[RawFile]) -> list[list[RawFile]]:
+def group_files(files: Sequence[RawFile], item_bytes: int = SIZES.item) -> list[list[RawFile]]:
     """The files of each item of the split phase, in order: small ones together."""
     groups: list[list[RawFile]] = []
     size = 0
     for file in files:
-        if not groups or size + file.bytes > _ITEM_BYTES or len(groups[-1]) == _ITEM_FILES:
+        if not groups or size + file.bytes > item_bytes or len(groups[-1]) == _ITEM_FILES:
             groups.append([])
             size = 0
         groups[-1].append(file)
@@ -91,10 +92,10 @@ def group_files(files: Sequence[RawFile]) -> list[list[RawFile]]:
 class _Normalization:
     """What the items of a stage's phases do."""
 
-    def __init__(self, source: Source, raw: Artifact, workspace: Workspace, files: Sequence[RawFile]):
-        self._source, self._raw, self._workspace = source, raw, workspace
-        self.items = group_files(files)
-        self.parts = count_parts(source, files)
+    def __init__(self, source: Source, raw: Artifact, workspace: Workspace, files: Sequence[RawFile], sizes: Sizes):
+        self._source, self._raw, self._workspace, self._sizes = source, raw, workspace, sizes
+        self.items = group_files(files, sizes.item)
+        self.parts = count_parts(source, files, sizes.part)
         self._schema = document_schema(batch_schema(source.layout))
 
     def split(self, item: int) -> Counts:
@@ -138,7 +139,7 @@ class _Normalization:
                     yield from read_blocks(file, part, self.parts, keys_only=keys_only)
 
         with self._workspace.open(part_path("documents", part, self.parts)) as file:
-            return merge_part(blocks, file, self._schema, self._source)
+            return merge_part(blocks, file, self._schema, self._source, self._sizes)
 
 
 def _rejects(item: int) -> str:
