@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from marin_core.data.flat_arrays import Array, first_of_run, run_lengths, run_starts
-from marin_core.data.gram_sets import COMPARED, GramSets, containments
+from marin_core.data.gram_sets import COMPARED, GramSets, among, overlaps
 from marin_core.data.ngrams import Cleaning, Grams
 
 # A document is compared with the cluster's longest, and with the few that have most of its rarest n-grams.
@@ -24,14 +24,16 @@ class ContainmentConfig:
     """When a document counts as contained in another.
 
     N-grams are of words. One that more than `boilerplate_share` of the source's documents have, and more than
-    `boilerplate_documents` of the sample, is boilerplate. A document with at least `min_grams` others is removed when
-    `min_containment` of those are in a longer retained document; one with fewer, where what is not boilerplate is too
-    little to judge by, when `min_plain_containment` of all its n-grams are.
+    `boilerplate_documents` of the sample, is boilerplate. A document is removed when a longer one that stays has
+    `min_containment` of its n-grams and `min_rare_containment` of those that are not boilerplate. The second is lower,
+    since an edit destroys rare n-grams first. Of a document with fewer than `min_rare` of these, too few to judge by, a
+    longer one must have `min_plain_containment` of all.
     """
 
     ngram: int = 2
     min_containment: float = 0.75
-    min_grams: int = 8
+    min_rare_containment: float = 0.65
+    min_rare: int = 8
     min_plain_containment: float = 0.98
     boilerplate_share: float = 0.01
     boilerplate_documents: int = 32
@@ -79,74 +81,65 @@ def decide(cluster: Array, sets: GramSets, common: Array, config: ContainmentCon
     return Decision(np.concatenate(by), np.concatenate(best), compared)
 
 
-@dataclass(frozen=True)
-class _Judged:
-    """The n-grams that each document is judged by: `sets` without boilerplate, except in documents that are `plain`
-    because too little would remain."""
+class _Measure:
+    """Containment of one document in another."""
 
-    sets: GramSets
-    plain: Array
-    common: Array
+    def __init__(self, sets: GramSets, common: Array, config: ContainmentConfig):
+        self.sets, self.common, self.config = sets, common, config
+        rare = ~among(sets.grams, common)
+        self.rare_sizes = np.bincount(sets.owners()[rare].astype(np.int64), minlength=len(sets.sizes))
+        self.compared = 0
 
-    def has(self, documents: Array, grams: Array) -> Array:
-        """Whether each of some documents is judged by an n-gram that it has."""
-        return self.plain[documents] | ~_among(grams, self.common)
+    def __call__(self, pairs: Array) -> tuple[Array, Array]:
+        """float64[pairs]: the share of the first one's n-grams that the second has; bool[pairs]: whether that is enough
+        to remove it."""
+        self.compared += len(pairs)
+        shared, rare = overlaps(pairs, self.sets, self.common)
+        sizes, rare_sizes = self.sets.sizes[pairs[:, 0]], self.rare_sizes[pairs[:, 0]]
+        share = shared / np.maximum(sizes, 1)
+        by_rare = rare >= self.config.min_rare_containment * rare_sizes
+        enough = np.where(
+            rare_sizes < self.config.min_rare,
+            share >= self.config.min_plain_containment,
+            (share >= self.config.min_containment) & by_rare,
+        )
+        return share, enough
 
 
 def _decide(cluster: Array, sets: GramSets, common: Array, config: ContainmentConfig) -> Decision:
-    judged = _judged(sets, common, config)
-    thresholds = np.where(judged.plain, config.min_plain_containment, config.min_containment)
-    pairs = _candidates(cluster, sets, judged)
-    measured = containments(pairs, judged.sets, sets)
+    measure = _Measure(sets, common, config)
+    pairs = _candidates(cluster, sets)
+    shares, enough = measure(pairs)
     best = np.full(len(cluster), np.nan)
-    np.fmax.at(best, pairs[:, 0], measured)
-    by, compared = np.full(len(cluster), -1), len(pairs)
-    passing = pairs[measured >= thresholds[pairs[:, 0]]]
-    # Longest first, so that whether a container is retained is known when its turn comes.
-    for document, found in itertools.groupby(passing.tolist(), key=lambda pair: pair[0]):
+    np.fmax.at(best, pairs[:, 0], shares)
+    by = np.full(len(cluster), -1)
+    # Longest first, so that whether a container stays is known when its turn comes.
+    for document, found in itertools.groupby(pairs[enough].tolist(), key=lambda pair: pair[0]):
         others = [other for _, other in found]
-        retained = [other for other in others if by[other] < 0]
-        if not retained:
+        stay = [other for other in others if by[other] < 0]
+        if not stay:
             # What it is contained in is itself contained in another: that one must contain it as well.
             last = np.unique(by[others])
-            again = containments(np.stack([np.full_like(last, document), last], axis=1), judged.sets, sets)
-            retained = last[again >= thresholds[document]].tolist()
-            compared += len(last)
-        by[document] = retained[0] if retained else -1
-    return Decision(by, best, compared)
+            stay = last[measure(np.stack([np.full_like(last, document), last], axis=1))[1]].tolist()
+        by[document] = stay[0] if stay else -1
+    return Decision(by, best, measure.compared)
 
 
-def _judged(sets: GramSets, common: Array, config: ContainmentConfig) -> _Judged:
-    owners = sets.owners().astype(np.int64)
-    rare = ~_among(sets.grams, common)
-    counts = np.bincount(owners[rare], minlength=len(sets.sizes))
-    plain = counts < config.min_grams
-    sizes = np.where(plain, sets.sizes, counts)
-    offsets = np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)])
-    return _Judged(GramSets(sets.grams[rare | plain[owners]], offsets), plain, common)
-
-
-def _among(grams: Array, common: Array) -> Array:
-    if len(common) == 0:
-        return np.zeros(len(grams), dtype=bool)
-    return common[np.minimum(np.searchsorted(common, grams), len(common) - 1)] == grams
-
-
-def _candidates(cluster: Array, sets: GramSets, judged: _Judged) -> Array:
+def _candidates(cluster: Array, sets: GramSets) -> Array:
     """int64[pairs, 2], ascending: each document with longer ones of its cluster that it may be contained in."""
     fresh = run_starts(cluster)
-    documents = np.flatnonzero(~fresh & (judged.sets.sizes > 0))
+    documents = np.flatnonzero(~fresh & (sets.sizes > 0))
     pairs = [np.stack([documents, first_of_run(fresh)[documents]], axis=1)]
     # In a cluster of two there is no other.
     larger = np.repeat(run_lengths(fresh) > 2, run_lengths(fresh))
     if larger.any():
-        pairs.append(_sharing(cluster, sets, judged, larger))
+        pairs.append(_sharing(cluster, sets, larger))
     return np.unique(np.concatenate(pairs), axis=0)
 
 
-def _sharing(cluster: Array, sets: GramSets, judged: _Judged, within: Array) -> Array:
-    """Pairs of a document with the longest and the next longer one that has the same n-gram, for its rarest n-grams;
-    of these the few that come most often."""
+def _sharing(cluster: Array, sets: GramSets, within: Array) -> Array:
+    """Pairs of a document with the longest and the next longer one that has the same n-gram, for the n-grams that the
+    fewest documents share with it; of these pairs the few that come most often."""
     owners = sets.owners()
     chosen = within[owners.astype(np.int64)]
     packed = np.sort(sets.grams[chosen].astype(np.uint64) << np.uint64(32) | owners[chosen])
@@ -156,7 +149,6 @@ def _sharing(cluster: Array, sets: GramSets, judged: _Judged, within: Array) -> 
     longest = document[first_of_run(fresh)]
     frequency = np.repeat(run_lengths(fresh), run_lengths(fresh))
     probes = np.flatnonzero(~fresh)
-    probes = probes[judged.has(document[probes], gram[probes])]
     probes = probes[np.lexsort((gram[probes], frequency[probes], document[probes]))]
     probes = probes[_rank(document[probes]) < _PROBES]
     other = np.concatenate([document[probes - 1], longest[probes]])

@@ -71,14 +71,23 @@ def gram_sets(texts: pl.Series, grams: Grams) -> GramSets:
     return GramSets.joined(found)
 
 
-def containments(pairs: Array, sets: GramSets, others: GramSets) -> Array:
-    """float64[pairs]: the share of the n-grams in `sets` of a pair's first document that `others` has of its second."""
-    shares = np.zeros(len(pairs))
-    cost = offsets_of(sets.sizes[pairs[:, 0]] + others.sizes[pairs[:, 1]])
+def among(grams: Array, some: Array) -> Array:
+    """Whether each n-gram is one of `some`, which are ascending."""
+    if len(some) == 0:
+        return np.zeros(len(grams), dtype=bool)
+    return some[np.minimum(np.searchsorted(some, grams), len(some) - 1)] == grams
+
+
+def overlaps(pairs: Array, sets: GramSets, common: Array) -> tuple[Array, Array]:
+    """int64[pairs] each: the n-grams that a pair's documents share, and those of them that are not in `common`."""
+    counts = np.zeros((2, len(pairs)), np.int64)
+    cost = offsets_of(sets.sizes[pairs].sum(axis=1))
     edges = distinct(np.searchsorted(cost, np.arange(0, max(1, int(cost[-1])), COMPARED)))
     for start, stop in zip(edges, [*edges[1:], len(pairs)], strict=True):
-        one, other = sets.take(pairs[start:stop, 0]), others.take(pairs[start:stop, 1])
-        both = np.sort(np.concatenate([one.packed(), other.packed()]))
-        shared = both[1:][both[1:] == both[:-1]] >> np.uint64(32)
-        shares[start:stop] = np.bincount(shared.astype(np.intp), minlength=stop - start) / np.maximum(one.sizes, 1)
-    return shares
+        both = np.sort(np.concatenate([sets.take(pairs[start:stop, side]).packed() for side in (0, 1)]))
+        shared = both[1:][both[1:] == both[:-1]]
+        rare = shared[~among((shared & np.uint64(0xFFFFFFFF)).astype(np.uint32), common)]
+        for row, found in enumerate((shared, rare)):
+            of_pair = (found >> np.uint64(32)).astype(np.int64)
+            counts[row, start:stop] = np.bincount(of_pair, minlength=stop - start)
+    return counts[0], counts[1]

@@ -18,9 +18,8 @@ from marin_core.data.flat_arrays import Array, offsets_of
 
 _SPACE, _DROPPED, _UNKNOWN = 32, 0, 0xFFFFFFFF
 _MULTIPLIER = 0x9E3779B97F4A7C15
-# Scripts from here on (and a few ranges before) write words without blanks, so that each character is a word.
-_FIRST_IDEOGRAPH = 0x2E80
-_UNSPACED = ((0x0E00, 0x0EFF), (0x1000, 0x109F), (0x1780, 0x17FF))
+# Scripts that write words without blanks: each character is a word.
+_UNSPACED = ((0x0E00, 0x0EFF), (0x1000, 0x109F), (0x1780, 0x17FF), (0x2E80, 0x10FFFF))
 # Elements that are worked on while they are in the processor's cache.
 _CHUNK = 1 << 15
 
@@ -61,25 +60,20 @@ def gram_hashes(texts: pl.Series, grams: Grams) -> tuple[Array, Array]:
 
     A text of fewer than n units has none. Memory: about 60 bytes a character.
     """
-    codes, offsets = clean_codes(texts.str.slice(0, grams.text_cap), grams.cleaning)
+    texts = texts.str.slice(0, grams.text_cap)
     if grams.unit == "words":
-        units, offsets = _word_hashes(codes, offsets)
+        units, offsets = _word_hashes(*_mapped(texts, grams.cleaning))
     else:
+        codes, offsets = clean_codes(texts, grams.cleaning)
         units = codes.astype(np.uint64)
     return _windows(units, offsets, grams.n)
 
 
 def clean_codes(texts: pl.Series, cleaning: Cleaning) -> tuple[Array, Array]:
     """Code points (uint32) of the cleaned texts and their offsets: no leading blank, one blank between words."""
-    offsets = offsets_of(texts.str.len_chars().to_numpy())
-    codes = np.frombuffer("".join(texts.to_list()).encode("utf-32-le", "surrogatepass"), dtype="<u4")
-    codes = _translated(codes, cleaning)
-    codes, offsets = _selected(codes, offsets, codes != _DROPPED)
+    codes, offsets = _mapped(texts, cleaning)
     blank = codes == _SPACE
-    after_blank = np.empty_like(blank)
-    after_blank[1:] = blank[:-1]
-    after_blank[offsets[:-1][np.diff(offsets) > 0]] = True
-    return _selected(codes, offsets, ~(blank & after_blank))
+    return _selected(codes, offsets, ~(blank & _after(blank, offsets)))
 
 
 def mixed(hashes: Array) -> Array:
@@ -92,14 +86,14 @@ def mixed(hashes: Array) -> Array:
 
 def _word_hashes(codes: Array, offsets: Array) -> tuple[Array, Array]:
     """A hash of each word (a run without blanks, or a character of an unspaced script), and offsets in words."""
-    own = codes >= _FIRST_IDEOGRAPH
-    for first, last in _UNSPACED if own.any() or (codes >= _UNSPACED[0][0]).any() else ():
-        own |= (codes >= first) & (codes <= last)
     blank = codes == _SPACE
-    breaks = np.empty(len(codes), dtype=bool)
-    breaks[1:] = blank[:-1] | own[:-1]
-    breaks[offsets[:-1][np.diff(offsets) > 0]] = True
-    starts = np.flatnonzero((breaks | own) & ~blank)
+    starts = ~blank & _after(blank, offsets)
+    if codes.max(initial=0) >= _UNSPACED[0][0]:
+        own = np.zeros_like(blank)
+        for first, last in _UNSPACED:
+            own |= (codes >= first) & (codes <= last)
+        starts |= own | (~blank & _after(own, offsets))
+    starts = np.flatnonzero(starts)
     if len(starts) == 0:
         return np.zeros(0, np.uint64), np.zeros_like(offsets)
     powers, inverses = _powers(1 << max(16, int(len(codes) - 1).bit_length()))
@@ -132,25 +126,37 @@ def _windows(units: Array, offsets: Array, n: int) -> tuple[Array, Array]:
     return hashes[within], offsets_of(lengths)
 
 
+def _mapped(texts: pl.Series, cleaning: Cleaning) -> tuple[Array, Array]:
+    """Code points of the texts, each replaced by what it becomes, and their offsets."""
+    offsets = offsets_of(texts.str.len_chars().to_numpy())
+    codes = np.frombuffer("".join(texts.to_list()).encode("utf-32-le"), dtype="<u4")
+    codes = _translated(codes, cleaning)
+    return _selected(codes, offsets, codes != _DROPPED)
+
+
+def _after(marks: Array, offsets: Array) -> Array:
+    """Whether each code point follows a marked one or begins its text."""
+    after = np.empty_like(marks)
+    after[1:] = marks[:-1]
+    after[offsets[:-1][np.diff(offsets) > 0]] = True
+    return after
+
+
 def _selected(codes: Array, offsets: Array, keep: Array) -> tuple[Array, Array]:
-    if keep.all():
+    left_out = np.flatnonzero(~keep)
+    if len(left_out) == 0:
         return codes, offsets
-    kept = codes[keep]
-    lengths = np.zeros(len(offsets) - 1, np.int64)
-    filled = np.diff(offsets) > 0
-    if filled.any():
-        lengths[filled] = np.add.reduceat(keep, offsets[:-1][filled], dtype=np.int64)
-    return kept, offsets_of(lengths)
+    return codes[keep], offsets - np.searchsorted(left_out, offsets)
 
 
 def _translated(codes: Array, cleaning: Cleaning) -> Array:
     table = _table(cleaning)
-    out = table[codes]
+    out = np.take(table, codes)
     unknown = out == _UNKNOWN
     if unknown.any():
         for code in np.unique(codes[unknown]).tolist():
             table[code] = _clean_code(chr(code), cleaning)
-        out = table[codes]
+        out = np.take(table, codes)
     return out
 
 

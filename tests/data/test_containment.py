@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from marin_core.data import containment, gram_sets
 from marin_core.data.containment import ContainmentConfig, Decision, boilerplate, decide
-from marin_core.data.gram_sets import GramSets, containments
+from marin_core.data.gram_sets import GramSets, overlaps
 from marin_core.data.gram_sets import gram_sets as sets_of
 
 CONFIG = ContainmentConfig()
@@ -28,10 +28,11 @@ def share(document: frozenset[int], other: frozenset[int]) -> float:
     return len(document & other) / len(document)
 
 
-def judged_by(document: frozenset[int], common: frozenset[int]) -> tuple[frozenset[int], float]:
+def contained(document: frozenset[int], other: frozenset[int], common: frozenset[int]) -> bool:
     rare = document - common
-    plain = len(rare) < CONFIG.min_grams
-    return (document, CONFIG.min_plain_containment) if plain else (rare, CONFIG.min_containment)
+    if len(rare) < CONFIG.min_rare:
+        return bool(document) and share(document, other) >= CONFIG.min_plain_containment
+    return share(document, other) >= CONFIG.min_containment and share(rare, other) >= CONFIG.min_rare_containment
 
 
 def decide_on(texts: Sequence[str], cluster: Sequence[int], common: Sequence[str] = ()) -> Decision:
@@ -48,11 +49,10 @@ def test_a_removed_document_is_contained_in_one_that_stays(
     decision = decide(np.array(cluster), gram_sets_of(documents), np.array(sorted(common), dtype=np.uint32), CONFIG)
     for document, by in enumerate(decision.by.tolist()):
         if by >= 0:
-            grams, threshold = judged_by(documents[document], common)
             assert by < document
             assert cluster[by] == cluster[document]
             assert decision.by[by] == -1
-            assert share(grams, documents[by]) >= threshold
+            assert contained(documents[document], documents[by], common)
 
 
 @given(GRAM_LISTS, COMMON)
@@ -65,8 +65,7 @@ def test_what_lies_in_the_longest_of_its_cluster_is_removed(
     )
     assert decision.by[0] == -1
     for document, found in enumerate(documents[1:], start=1):
-        grams, threshold = judged_by(found, common)
-        if grams and share(grams, documents[0]) >= threshold:
+        if contained(found, documents[0], common):
             assert decision.by[document] >= 0
 
 
@@ -84,12 +83,15 @@ def test_deciding_in_portions_is_deciding_at_once(documents: list[frozenset[int]
     np.testing.assert_array_equal(portions.containment, whole.containment)
 
 
-@given(GRAM_LISTS, st.randoms())
+@given(GRAM_LISTS, COMMON, st.randoms())
 @settings(deadline=None)
-def test_containments_are_shares_of_sets(documents: list[frozenset[int]], rng: random.Random) -> None:
+def test_overlaps_are_those_of_sets(
+    documents: list[frozenset[int]], common: frozenset[int], rng: random.Random
+) -> None:
     pairs = [(rng.randrange(len(documents)), rng.randrange(len(documents))) for _ in range(10)]
-    found = containments(np.array(pairs), gram_sets_of(documents), gram_sets_of(documents))
-    assert found.tolist() == [share(documents[a], documents[b]) if documents[a] else 0 for a, b in pairs]
+    both, rare = overlaps(np.array(pairs), gram_sets_of(documents), np.array(sorted(common), dtype=np.uint32))
+    assert both.tolist() == [len(documents[a] & documents[b]) for a, b in pairs]
+    assert rare.tolist() == [len(documents[a] & documents[b] - common) for a, b in pairs]
 
 
 def test_a_copy_is_found_beside_longer_documents_that_are_no_copies() -> None:
