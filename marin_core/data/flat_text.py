@@ -17,8 +17,10 @@ import numpy as np
 BLANK, LETTER, DIGIT, UNDERSCORE, MARK = 1, 2, 4, 8, 16
 ALPHANUMERIC = LETTER | DIGIT
 WORD = ALPHANUMERIC | UNDERSCORE | MARK
-# Punctuation that parts the words it joins, that counts once however often it is repeated, and that opens a word.
-JOINING, REPEATED, APOSTROPHES = ([ord(character) for character in text] for text in ("-–—~,:<>=/", ".-", "'’"))
+# Punctuation that parts the words it joins, that stays at the ends of words, that opens a word, and that counts once
+# however often it is repeated.
+JOINING, ATTACHED, APOSTROPHES = ([ord(character) for character in text] for text in ("-–—~,:<>=/", "-/\\|@^~", "'’"))
+REPEATED = ord(".")
 # Longer documents are looked at up to here: a bound on memory that no book reaches.
 MAX_CHARACTERS = 1 << 24
 WordKind = Literal["blank", "punctuation", "word"]
@@ -70,7 +72,8 @@ class FlatTexts:
 
     def words(self, kind: WordKind) -> Spans:
         """`blank`: runs of anything but blanks. `word`: runs of letters, marks, digits and `_`. `punctuation`: the runs
-        of `blank` with their outer punctuation apart, cut at joining punctuation and before apostrophes within."""
+        of `blank` with their outer punctuation apart except for the dot of initials, cut at joining punctuation, unless
+        they are addresses, and before apostrophes within."""
         if kind == "word":
             return self._runs((self.classes & WORD) != 0)
         inked = (self.classes & BLANK) == 0
@@ -81,10 +84,17 @@ class FlatTexts:
         codes = self.codes[places]
         before, after = self.classes[places - 1], self.classes[places + 1]
         before[places == 0] = BLANK
-        inner = self._within(places, blank, self.words("word"))
-        joining = inner & ((before & WORD) != 0) & ((after & LETTER) != 0) & np.isin(codes, JOINING)
-        apart = ~inner | joining
-        again = (self.codes[places - 1] == codes) & np.isin(codes, REPEATED) & (places > 0)
+        around = np.searchsorted(blank.starts, places, side="right") - 1
+        inner = self._within(places, around, blank, self.words("word"))
+        address = np.zeros(len(blank.starts), bool)
+        address[around[self._followed_by(places, "://")]] = True
+        joining = ((before & WORD) != 0) & ((after & LETTER) != 0) & np.isin(codes, JOINING)
+        joining |= ((before & DIGIT) != 0) & ((after & DIGIT) != 0) & (codes == ord("-"))
+        joining &= inner & ~address[around]
+        initial = (codes == ord(".")) & ((before & LETTER) != 0)
+        initial &= (places < 2) | ((self.classes[places - 2] & WORD) == 0)
+        apart = joining | ~(inner | initial | np.isin(codes, ATTACHED))
+        again = (self.codes[places - 1] == codes) & (codes == REPEATED) & (places > 0)
         opens = np.zeros(len(self.codes), bool)
         opens[blank.starts] = True
         opens[places[apart] + 1] = True
@@ -97,11 +107,15 @@ class FlatTexts:
         following = np.concatenate([starts[1:], [len(self.codes)]])[: len(starts)]
         return self._spans(starts, np.minimum(following, np.repeat(blank.ends, pieces)))
 
-    def _within(self, places: np.ndarray, blank: Spans, runs: Spans) -> np.ndarray:
-        """Whether a place has a word character before and after it in its run of anything but blanks."""
+    def _followed_by(self, places: np.ndarray, text: str) -> np.ndarray:
+        """Whether these characters are at a place."""
+        end = len(self.codes) - 1
+        return np.all([self.codes[np.minimum(places + at, end)] == ord(c) for at, c in enumerate(text)], axis=0)
+
+    def _within(self, places: np.ndarray, around: np.ndarray, blank: Spans, runs: Spans) -> np.ndarray:
+        """Whether a place has a word character before and after it in the run of `blank` that is around it."""
         if not len(places) or not len(runs.starts):
             return np.zeros(len(places), bool)
-        around = np.searchsorted(blank.starts, places, side="right") - 1
         first = np.searchsorted(runs.starts, places) - 1
         before = (first >= 0) & (runs.ends[first] > blank.starts[around])
         after = np.minimum(first + 1, len(runs.starts) - 1)

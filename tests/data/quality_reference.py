@@ -31,9 +31,13 @@ def _pieces(word: str) -> list[str]:
         inner = first < place < last
         punctuation = not _in_word(character)
         letter_follows = word[place + 1 : place + 2].isalpha()
-        joining = punctuation and inner and character in "-–—~,:<>=/" and letter_follows and _in_word(word[place - 1])
-        if punctuation and (joining or not inner):
-            if not joining and place and word[place - 1] == character and character in ".-":
+        previous = word[place - 1] if place else " "
+        joins = character in "-–—~,:<>=/" and letter_follows and _in_word(previous)
+        joins |= character == "-" and _digit(previous) and _digit(word[place + 1 : place + 2])
+        joining = punctuation and inner and "://" not in word and joins
+        initial = character == "." and previous.isalpha() and (place < 2 or not _in_word(word[place - 2]))
+        if joining or (punctuation and not (inner or initial or character in "-/\\|@^~")):
+            if previous == character == ".":
                 pieces[-1] += character
             else:
                 pieces.append(character)
@@ -44,6 +48,10 @@ def _pieces(word: str) -> list[str]:
         else:
             pieces[-1] += character
     return pieces
+
+
+def _digit(character: str) -> bool:
+    return character.isalnum() and not character.isalpha()
 
 
 def _in_word(character: str) -> bool:
