@@ -164,6 +164,30 @@ class TestWholeFiles:
     def test_text_columns_of_any_string_type_are_read(self, type_: pa.DataType) -> None:
         assert read(parquet({"text": pa.array(["a", "é"]).cast(type_)}), "a.parquet", PARQUET).texts == ["a", "é"]
 
+    @pytest.mark.parametrize(
+        ("values", "expected"),
+        [
+            (pa.array([b"a", None], pa.binary()), ["a", None]),
+            (pa.array([1, None], pa.int8()), ["1", None]),
+            (pa.array([True, False]), ["true", "false"]),
+            (pa.array([0, 1], pa.timestamp("ms")), ["1970-01-01 00:00:00.000", "1970-01-01 00:00:00.001"]),
+            (pa.array([[1], [2, 3]]), ["[1]", "[2, 3]"]),
+            (pa.array([{"a": "é"}, None]), ['{"a": "é"}', None]),
+            (pa.array([None, None]), [None, None]),
+            (pa.array([1, 2], pa.duration("s")), ["1", "2"]),
+        ],
+        ids=lambda value: str(value.type) if isinstance(value, pa.Array) else "",
+    )
+    def test_columns_of_any_type_become_strings(self, values: pa.Array, expected: list[str | None]) -> None:
+        data = parquet({"text": ["a", "b"], "x": values})
+        found = read(data, "a.parquet", Layout("parquet", keep_fields=("x",)))
+        assert [row["x"] for row in found.rows] == expected
+
+    def test_a_field_may_be_text_and_kept(self) -> None:
+        layout = Layout("jsonl", text_field="content", keep_fields=("content",))
+        found = read(lines([{"content": "a"}, {"content": 1}]), "a.jsonl", layout)
+        assert found.rows == [{"text": "a", "content": "a"}] and found.kinds == [(2, "text_not_string")]
+
     def test_batches_are_small_whatever_the_file_is(self) -> None:
         texts = ["x" * 10_000] * 4_000
         files = [(lines({"text": text} for text in texts), JSONL)]
@@ -429,6 +453,11 @@ DAMAGEABLE = [
         for suffix in COMPRESSORS
     ),
     ("a.parquet", PARQUET, parquet({"text": MANY[:100]}, row_group_size=20, compression="zstd")),
+    (
+        "a.parquet",
+        Layout("parquet", url_field="u", keep_fields=("n",)),
+        parquet({"text": MANY[:100], "u": MANY[100:200], "n": [[1.5]] * 100}, compression="none"),
+    ),
     ("a.warc", WARC, warc([b"<p>a" * 10] * 5)),
     ("a.warc.gz", WARC, warc([b"<p>a" * 10] * 5, zipped=True)),
     ("a.txt.gz", TEXT, gzip.compress(b"text " * 50)),

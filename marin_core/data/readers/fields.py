@@ -55,14 +55,18 @@ def batch_schema(layout: Layout) -> pa.Schema:
 
 
 def as_strings(values: pa.Array) -> pa.Array:
-    """Values of any type as strings: strings as they are, numbers as Arrow writes them, nested ones as JSON."""
+    """Values of any type as strings: strings and bytes as they are, UTF-8 or not; numbers as Arrow writes them; what
+    Arrow does not write as JSON."""
     if pa.types.is_dictionary(values.type):
         values = values.dictionary_decode()
-    if pa.types.is_null(values.type):
-        return values.cast(pa.string())
-    if pa.types.is_nested(values.type) or pa.types.is_binary(values.type) or pa.types.is_large_binary(values.type):
+    if pa.types.is_large_binary(values.type):
+        values = values.cast(pa.binary())
+    if pa.types.is_binary(values.type):
+        return values.view(pa.string())
+    try:
+        return pc.cast(values, pa.string())
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
         return pa.array([_as_json(value) for value in values.to_pylist()], pa.string())
-    return pc.cast(values, pa.string())
 
 
 def value_as_string(value: Any) -> str | None:

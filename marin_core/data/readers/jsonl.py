@@ -65,7 +65,8 @@ class _Reader:
         """None if there is anything wrong or unusual in the block."""
         if self._types is None or not block.strip() or not _is_utf8(block):
             return None
-        fields = {field: self._types[column] for column, field in self._columns.items()}
+        # A field may be text and kept: then it is read as text, the first column.
+        fields = {field: self._types[column] for column, field in reversed(self._columns.items())}
         try:
             table = pyarrow.json.read_json(
                 pa.BufferReader(block),
@@ -76,7 +77,7 @@ class _Reader:
             )
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
             return None
-        if len(table) != _records(block) or not _usable(table[next(iter(fields))]):
+        if len(table) != _records(block) or not _usable(table[next(iter(self._columns.values()))]):
             return None
         batch = table.combine_chunks().to_batches()[0]
         columns = [batch.column(field) for field in self._columns.values()]

@@ -107,20 +107,9 @@ def _columns(batch: pa.RecordBatch, layout: Layout) -> dict[str, pa.Array]:
             columns[column] = pa.nulls(len(batch), pa.string())
         elif column == MESSAGES:
             columns[column] = batch.column(field)
-        elif column == TEXT:
-            columns[column] = _unchecked_strings(batch.column(field))
         else:
             columns[column] = as_strings(batch.column(field))
     return columns
-
-
-def _unchecked_strings(texts: pa.Array) -> pa.Array:
-    """Strings or bytes as strings, whether or not they are UTF-8."""
-    if pa.types.is_dictionary(texts.type):
-        texts = texts.dictionary_decode()
-    if pa.types.is_large_binary(texts.type):
-        texts = texts.cast(pa.binary())
-    return texts.view(pa.string()) if pa.types.is_binary(texts.type) else texts.cast(pa.string())
 
 
 def _usable_rows(columns: dict[str, pa.Array], first: int, layout: Layout, rejects: FileRejects) -> pa.RecordBatch:
