@@ -17,11 +17,13 @@ from marin_core.errors import MarinError
 from marin_core.store import Workspace
 
 LEDGER = "shard_ledger.json"
-# Values of a compressed chunk, the unit of reading: as Levanter has it.
-CHUNK = 1 << 18
+# Values of a compressed chunk, the unit of reading: of data as Levanter has it, of offsets fewer, since rows are few.
+CHUNK, OFFSETS_CHUNK = 1 << 18, 1 << 14
 # Values of a file: 128 MiB of ids are held until they are written.
 FILE_VALUES = 1 << 25
 _METADATA = "zarr.json"
+# Neighbouring rows are in one chunk.
+_READ_CACHE_BYTES = 8 << 20
 # Levanter opens an array with whatever shape it has, and reads no further than the offsets say.
 _SHAPE = 1 << 54
 
@@ -40,7 +42,7 @@ class PartWriter:
     def __init__(self, workspace: Workspace, folder: str, fields: Sequence[str], file_values: int = FILE_VALUES):
         self._workspace, self._folder = workspace, folder
         self._data = {
-            field: _ArrayWriter(workspace, f"{folder}/{field}/data", np.int32, file_values) for field in fields
+            field: _ArrayWriter(workspace, f"{folder}/{field}/data", np.int32, file_values, CHUNK) for field in fields
         }
         self._ends: list[np.ndarray] = []
         self._end = 0
@@ -61,7 +63,8 @@ class PartWriter:
         offsets = np.concatenate([np.array([rows], np.int64), *self._ends])
         for field, writer in self._data.items():
             writer.close()
-            array = _ArrayWriter(self._workspace, f"{self._folder}/{field}/offsets", np.int64, FILE_VALUES)
+            folder = f"{self._folder}/{field}/offsets"
+            array = _ArrayWriter(self._workspace, folder, np.int64, FILE_VALUES, OFFSETS_CHUNK)
             array.append(offsets)
             array.close()
         part = Part(rows, dict.fromkeys(self._data, self._end))
@@ -80,31 +83,32 @@ class PartReader:
     def __init__(self, fs: fsspec.AbstractFileSystem, url: str, fields: Sequence[str]):
         self._url = url
         self._data = {field: _read_array(fs, f"{url}/{field}/data") for field in fields}
-        self._offsets = {field: _read_array(fs, f"{url}/{field}/offsets") for field in fields}
-        self.part = self._check()
+        self._ends = {field: self._read_ends(fs, field) for field in fields}
+        if len({len(ends) for ends in self._ends.values()}) != 1:
+            raise MarinError(f"{url}: {', '.join(fields)} do not have equally many rows; build the shards again")
+
+    @property
+    def part(self) -> Part:
+        return Part(len(next(iter(self._ends.values()))) - 1, {field: int(e[-1]) for field, e in self._ends.items()})
 
     def row(self, field: str, row: int) -> np.ndarray:
         """The values of a row, (length,) int32."""
-        (data, _), (offsets, _) = self._data[field], self._offsets[field]
-        begin, end = _values(self._url, offsets[row : row + 2])
-        return _values(self._url, data[0 if row == 0 else begin : end])
+        begin, end = self._ends[field][row : row + 2]
+        return _values(self._url, self._data[field][0][begin:end])
 
-    def _check(self) -> Part:
-        values, counts = {}, set()
-        for field, (offsets, held) in self._offsets.items():
-            rows = int(_values(self._url, offsets[0])) if held else -1
-            values[field] = int(_values(self._url, offsets[rows])) if 0 < rows < held else 0
-            counts.add(rows)
-            if not 0 <= rows < held or self._data[field][1] < values[field]:
-                raise MarinError(
-                    f"{self._url}: {field} should have {rows:,} rows and {values[field]:,} values, the files hold "
-                    f"{held:,} offsets and {self._data[field][1]:,} values; check the disk and build the shards again"
-                )
-        if len(counts) != 1:
+    def _read_ends(self, fs: fsspec.AbstractFileSystem, field: str) -> np.ndarray:
+        """0 and the end of every row."""
+        offsets, held = _read_array(fs, f"{self._url}/{field}/offsets")
+        rows = int(_values(self._url, offsets[0])) if held else -1
+        ends = _values(self._url, offsets[: rows + 1]) if 0 <= rows < held else np.array([-1])
+        ends[0] = min(ends[0], 0)
+        _, values = self._data[field]
+        if not 0 <= ends[-1] <= values:
             raise MarinError(
-                f"{self._url}: fields have {sorted(counts)} rows, not equally many; build the shards again"
+                f"{self._url}: {field} should have {rows:,} rows and {ends[-1]:,} values, its files hold {held:,} "
+                f"offsets and {values:,} values; check the disk and build the shards again"
             )
-        return Part(counts.pop(), values)
+        return ends
 
 
 def write_ledger(workspace: Workspace, folder: str, parts: Mapping[str, Part], metadata: Mapping[str, Any]) -> None:
@@ -134,10 +138,10 @@ def _ledger(parts: Mapping[str, Part], metadata: Mapping[str, Any], layout: str)
 class _ArrayWriter:
     """One zarr array: values are held until a file is full, encoded in memory, and written through the workspace."""
 
-    def __init__(self, workspace: Workspace, folder: str, dtype: type[np.integer], file_values: int):
+    def __init__(self, workspace: Workspace, folder: str, dtype: type[np.integer], file_values: int, chunk: int):
         self._workspace, self._folder = workspace, folder
         self._memory = _Memory()
-        self._array = self._memory.create(np.dtype(dtype), file_values)
+        self._array = self._memory.create(np.dtype(dtype), file_values, chunk)
         self._held = _Held.take(dtype, file_values)
         self._values = self._files = 0
 
@@ -159,7 +163,9 @@ class _ArrayWriter:
 
     def _write_file(self) -> None:
         start = self._files * len(self._held.values)
-        self._array[start : start + self._values].write(self._held.values[: self._values]).result()
+        selection, values = self._array[start : start + self._values], self._held.values[: self._values]
+        # It is encoded, and gone from the array's own memory, before the values change.
+        selection.write(values, can_reference_source_data_indefinitely=True).result()
         self._write(f"c/{self._files}")
         self._values, self._files = 0, self._files + 1
 
@@ -191,16 +197,15 @@ class _Held:
 class _Memory:
     """The files of one array in memory: TensorStore is the codec, the store's own file system the door."""
 
-    def __init__(self) -> None:
+    def __init__(self, cache_bytes: int = 0) -> None:
         import tensorstore
 
-        # Nothing is read twice here.
-        self._context = tensorstore.Context({"cache_pool": {"total_bytes_limit": 0}})
+        self._context = tensorstore.Context({"cache_pool": {"total_bytes_limit": cache_bytes}})
         self._files = tensorstore.KvStore.open({"driver": "memory"}, context=self._context).result()
 
-    def create(self, dtype: np.dtype, file_values: int) -> Any:
+    def create(self, dtype: np.dtype, file_values: int, chunk: int) -> Any:
         compressor = {"name": "blosc", "configuration": {"cname": "zstd", "clevel": 1}}
-        chunks = {"chunk_shape": [math.gcd(CHUNK, file_values)], "codecs": [compressor]}
+        chunks = {"chunk_shape": [math.gcd(chunk, file_values)], "codecs": [compressor]}
         metadata = {
             "shape": [_SHAPE],
             "data_type": dtype.name,
@@ -244,7 +249,7 @@ def _read_array(fs: fsspec.AbstractFileSystem, url: str) -> tuple[Any, int]:
     Raises:
         MarinError: there is no such array, or it cannot be read.
     """
-    memory = _Memory()
+    memory = _Memory(_READ_CACHE_BYTES)
     try:
         memory.put(_METADATA, _bytes(fs, f"{url}/{_METADATA}"))
         files = 0

@@ -15,7 +15,7 @@ from marin_core.errors import MarinError
 
 MAX_DOCUMENTS = 16
 # The reference is some fifty times slower: a thousandth of the text costs it a twentieth of the shard's time.
-SHARE, MIN_BYTES, MAX_BYTES = 1e-3, 24_000, 64_000
+SHARE, MIN_BYTES, MAX_BYTES = 1e-3, 16_000, 64_000
 # Of a longer document the beginning is judged.
 MAX_DOCUMENT_BYTES = 8_000
 _SPELLED = 4
@@ -58,7 +58,9 @@ class Sample:
             value = documents[self._column].slice(number, 1).rechunk()
             return Sampled(split, first + number, documents["id"][number], value, rows.row(number), int(sizes[number]))
 
-        ranked = self._by_rank + [take(number) for number in ranks.arg_sort()[:MAX_DOCUMENTS]]
+        full = len(self._by_rank) == MAX_DOCUMENTS
+        better = (ranks < self._by_rank[-1].rank).arg_true() if full else ranks.arg_sort()[:MAX_DOCUMENTS]
+        ranked = self._by_rank + [take(number) for number in better]
         self._by_rank = sorted(ranked, key=lambda sampled: sampled.rank)[:MAX_DOCUMENTS]
         bounded = np.where(sizes <= MAX_DOCUMENT_BYTES, sizes, -1)
         if len(bounded) and bounded.max() > (self._longest.size if self._longest else 0):
