@@ -47,7 +47,9 @@ def part_path(folder: str, part: int, parts: int) -> str:
 def normalize_stage(
     source: Source, raw: Artifact, workspace: Workspace, log: Callable[[str], None], sizes: Sizes = SIZES
 ) -> Stage:
-    """The stage that builds `normalized/<source>`.
+    """The stage that builds `normalized/<source>`. Its summary: files, bytes_in, records, rejected (by kind),
+    unread_bytes (of files that could not be read to their end), empty, exact_duplicates, documents, bytes (of text),
+    licences, retention (documents of records). Records are rejected, empty, duplicates or documents.
 
     Raises:
         MarinError: the layout cannot be (see `columns_of`), or the raw artifact has no files; from `finish`: too much
@@ -55,7 +57,7 @@ def normalize_stage(
     """
     files = [RawFile(file["path"], file["bytes"]) for file in raw.read_json("manifest.json")["files"]]
     if not files:
-        raise MarinError(f"raw files of source {source.name!r}: there are none; change its origin and fetch it again")
+        raise MarinError(f"source {source.name!r} has no raw files; correct its origin and fetch it again")
     normalization = _Normalization(source, raw, workspace, files, sizes)
     split = Phase("split", len(normalization.items), normalization.split)
     rejects = Phase("rejects", 1, lambda item: normalization.gather_rejects(counts_of(split, workspace)))
@@ -65,7 +67,7 @@ def normalize_stage(
         summary = _summary(total(counts[0]), total(counts[2]))
         _check_summary(source, summary, workspace)
         log(f"normalized/{source.name}: {summary['documents']:,} documents of {summary['records']:,} records")
-        return {key: value for key, value in summary.items() if key != "unread_bytes"}
+        return summary
 
     return Stage((split, rejects, merge), finish)
 
@@ -176,10 +178,10 @@ def _check_summary(source: Source, summary: Counts, workspace: Workspace) -> Non
     if share > source.curation.max_reject_share:
         kinds = sorted(summary["rejected"].items(), key=lambda kind: (-kind[1], kind[0]))[:_LISTED_KINDS]
         raise MarinError(
-            f"source {source.name!r}: {share:.1%} could not be read ({rejected:,} of {summary['records']:,} records, "
+            f"source {source.name!r}: {share:.2%} could not be read ({rejected:,} of {summary['records']:,} records, "
             f"{summary['unread_bytes']:,} of {summary['bytes_in']:,} bytes: "
             f"{', '.join(f'{count:,} {kind}' for kind, count in kinds)}), its max_reject_share is "
-            f"{source.curation.max_reject_share:.1%}; see {workspace.path(REJECTS)}, then correct the source's layout "
+            f"{source.curation.max_reject_share:.2%}; see {workspace.path(REJECTS)}, then correct the source's layout "
             f"or files, or raise max_reject_share"
         )
     if not summary["documents"]:

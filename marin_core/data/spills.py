@@ -67,10 +67,9 @@ class SpillWriter:
         numbers = part_numbers(_digests(table), self._parts)
         order = np.argsort(numbers, kind="stable")
         bounds = np.searchsorted(numbers[order], np.arange(self._parts + 1))
-        rows = pl.DataFrame(table)[order]
+        rows = _one_batch(pl.DataFrame(table)[order].to_arrow(compat_level=_OLDEST).cast(self._schema))
         for start, end in pairwise(bounds.tolist()):
-            block = rows[start:end].to_arrow(compat_level=_OLDEST).cast(self._schema)
-            self._writer.write_batch(_one_batch(block))
+            self._writer.write_batch(rows.slice(start, end - start))
 
 
 def read_blocks(file: IO[bytes], part: int, parts: int, *, keys_only: bool = False) -> Iterator[pa.RecordBatch]:

@@ -217,8 +217,8 @@ class TestRejects:
     def test_too_many_rejects_fail_the_source(self, tmp_path: Path) -> None:
         data = jsonl([str(n) for n in range(96)]) + b"bad\nworse\n{}\n\xff\n"
         message = refusal(tmp_path, {"a.jsonl": data})
-        assert message.startswith("source 'test': 4.0% could not be read (4 of 100 records")
-        assert "2 broken_json, 1 invalid_utf8, 1 no_text" in message and "max_reject_share is 1.0%" in message
+        assert message.startswith("source 'test': 4.00% could not be read (4 of 100 records")
+        assert "2 broken_json, 1 invalid_utf8, 1 no_text" in message and "max_reject_share is 1.00%" in message
         path = re.search(r"see (\S+),", message)
         assert path and len(pl.read_parquet(path[1])) == 4
         build(tmp_path, {"a.jsonl": data}, curation=Curation(max_reject_share=0.04))
@@ -227,7 +227,7 @@ class TestRejects:
         good = gzip.compress(jsonl([hashlib.sha256(bytes([n // 256, n % 256])).hexdigest() for n in range(5_000)]))
         damaged = good[: len(good) // 2] + b"\xff" * 200 + good[len(good) // 2 + 200 :]
         message = refusal(tmp_path, {"a.jsonl.gz": damaged})
-        share = re.search(r"(\d+\.\d)% could not be read", message)
+        share = re.search(r"(\d+\.\d+)% could not be read", message)
         assert share and float(share[1]) > 40
         assert "1 damaged" in message
 
