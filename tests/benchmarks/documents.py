@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import polars as pl
 import xxhash
 
@@ -40,15 +41,14 @@ class Set:
     def artifact(self, stage: str) -> Artifact:
         return Store(self.store).artifact(self.spec(stage))
 
-    def files(self, stage: str = "normalized") -> list[str]:
-        """Paths of the documents' Parquet files."""
+    def files(self, stage: str) -> list[str]:
+        """Paths of the Parquet files of an artifact."""
         artifact = self.artifact(stage)
         return [artifact.path(f.path) for f in artifact.record.files if f.path.endswith(".parquet")]
 
-    @property
-    def size(self) -> tuple[float, int]:
-        """(MB of text, documents)."""
-        summary = self.artifact("normalized").record.summary
+    def size(self, stage: str) -> tuple[float, int]:
+        """(MB of text, documents) of `raw` or `normalized`."""
+        summary = self.artifact(stage).record.summary
         return summary["bytes"] / 1e6, summary["documents"]
 
 
@@ -61,7 +61,9 @@ def write_sets(corpus: Path, store: str, slice_mb: dict[str, float]) -> None:
     write_raw(frame, Set(store, "documents"))
     write_set(frame, Set(store, "documents"), parts=4)
     for name, megabytes in slice_mb.items():
-        write_set(first(frame.sort("id"), megabytes), Set(store, name), parts=2)
+        part = first(frame.sort("id"), megabytes)
+        write_set(part, Set(store, name), parts=2)
+        write_raw(part, Set(store, name))
     copies, originals = planted(frame)
     pairs = pl.concat([copies.drop("of", "kind"), originals])
     rest = frame.join(originals, on="id", how="anti").sort(pl.col("id").str.reverse())
@@ -129,7 +131,11 @@ def first(frame: pl.DataFrame, megabytes: float) -> pl.DataFrame:
 def write_raw(frame: pl.DataFrame, to: Set) -> None:
     """`raw/…`: Parquet files in no order, a share of the documents twice."""
     copies = frame.sample(fraction=EXACT_COPIES_SHARE, seed=1).with_columns(source_id=pl.lit("copy-") + "source_id")
-    rows = pl.concat([frame, copies]).sort(pl.col("source_id").str.reverse()).select("source_id", "text", "source")
+    write_raw_files(pl.concat([frame, copies]).select("source_id", "text", "source"), to)
+
+
+def write_raw_files(rows: pl.DataFrame, to: Set) -> None:
+    rows = rows.sort(pl.col("source_id").str.reverse())
     manifest = []
     with Store(to.store).writer(to.spec("raw")) as writer:
         for number in range(RAW_FILES):
@@ -141,6 +147,29 @@ def write_raw(frame: pl.DataFrame, to: Set) -> None:
             manifest.append(entry)
         writer.write_json("manifest.json", {"revision": None, "files": manifest})
         writer.commit({"bytes": int(rows["text"].str.len_bytes().sum()), "documents": len(rows)})
+
+
+def write_fourfold(documents: Set) -> None:
+    """`raw/fourfold`, unless it is there: the documents, and three more of each with its words in another order, so
+    that all are different texts of the same words."""
+    to = Set(documents.store, "fourfold")
+    if Store(to.store).current(to.spec("raw")) is not None:
+        return
+    frame = pl.concat([pl.read_parquet(file) for file in documents.files("raw")])
+    chance = np.random.default_rng(11)
+
+    def shuffled(text: str) -> str:
+        words = np.array(text.split(" "), dtype=object)
+        return " ".join(words[chance.permutation(len(words))])
+
+    copies = [
+        frame.with_columns(
+            text=pl.Series([shuffled(text) for text in frame["text"]]),
+            source_id=pl.lit(f"{number}-") + pl.col("source_id"),
+        )
+        for number in range(3)
+    ]
+    write_raw_files(pl.concat([frame, *copies]), to)
 
 
 def write_set(frame: pl.DataFrame, to: Set, parts: int) -> None:

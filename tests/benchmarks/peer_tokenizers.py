@@ -24,15 +24,14 @@ def gigatoken(clock: Clock, files: list[str], tokenizer: str) -> dict[str, Any]:
 
     texts = read_texts(files)
     tokens = 0
-    before = cpu_seconds()
-    encoder = gt.Tokenizer(f"{tokenizer}/tokenizer.json")
-    load = cpu_seconds() - before
-    encoder.encode_batch(texts[:50])
+    gt.Tokenizer(f"{tokenizer}/tokenizer.json").encode_batch(texts[:50])
     with clock:
+        before = cpu_seconds()
+        encoder = gt.Tokenizer(f"{tokenizer}/tokenizer.json")
+        load = cpu_seconds() - before
         for start in range(0, len(texts), 1024):
             ids = encoder.encode_batch(texts[start : start + 1024])
             tokens += int(ak.count(ids))
-    clock.cpu_s += load
     return {"tokens": tokens, "load_cpu_s": load}
 
 
@@ -71,13 +70,12 @@ def levanter_build(clock: Clock, files: list[str], tokenizer: str) -> dict[str, 
     from levanter.data.text.formats import TextLmDatasetFormat
     from levanter.tokenizers import load_tokenizer
 
-    before = cpu_seconds()
-    loaded = load_tokenizer(tokenizer)
-    load = cpu_seconds() - before
     with clock:
+        before = cpu_seconds()
+        loaded = load_tokenizer(tokenizer)
+        load = cpu_seconds() - before
         cache = build_lm_dataset_cache(f"{clock.scratch}/cache", UrlDataSource(files), TextLmDatasetFormat(), loaded)
         tokens = cache.flat_field_length("input_ids")
-    clock.cpu_s += load
     return {"tokens": tokens, "load_cpu_s": load}
 
 
@@ -87,19 +85,17 @@ def levanter_batches(clock: Clock, files: list[str], tokenizer: str) -> dict[str
     from levanter.store.cache import TreeCache, write_levanter_cache
     from levanter.tokenizers import load_tokenizer
 
-    before = cpu_seconds()
-    loaded = load_tokenizer(tokenizer)
-    load = cpu_seconds() - before
-    encode = preprocessor_for_format(TextLmDatasetFormat(), loaded, enforce_bos=True, enforce_eos=True)
-
-    def rows() -> Iterator[Any]:
+    def rows(encode: Any) -> Iterator[Any]:
         for file in files:
             for batch in pq.ParquetFile(file).iter_batches(128, columns=["text"]):
                 yield from encode(batch.to_pylist())
 
     with clock:
-        write_levanter_cache(rows(), f"{clock.scratch}/cache", metadata=encode.metadata or {})
-    clock.cpu_s += load
+        before = cpu_seconds()
+        loaded = load_tokenizer(tokenizer)
+        load = cpu_seconds() - before
+        encode = preprocessor_for_format(TextLmDatasetFormat(), loaded, enforce_bos=True, enforce_eos=True)
+        write_levanter_cache(rows(encode), f"{clock.scratch}/cache", metadata=encode.metadata or {})
     cache = TreeCache.load(f"{clock.scratch}/cache", {"input_ids": np.zeros((0,), np.int32)})
     return {"tokens": cache.flat_field_length("input_ids"), "load_cpu_s": load}
 

@@ -1,4 +1,4 @@
-"""How good a near-duplicate detection is: recall of what was planted, and how alike what it removes and what it keeps."""
+"""How good a near-duplicate detection is: recall of what was planted, and likeness of what it removes to what stays."""
 
 import random
 import re
