@@ -149,6 +149,13 @@ class TestWholeFiles:
         found = read(lines([{"text": "a", "score": value}]), "a.jsonl", Layout("jsonl", keep_fields=("score",)))
         assert json.loads(found.rows[0]["score"]) == value
 
+    @given(st.floats(allow_nan=False, allow_infinity=False) | st.floats(1e-6, 1e12) | st.integers(-(2**60), 2**60))
+    @settings(deadline=None)
+    def test_numbers_are_the_same_text_next_to_a_bad_line(self, number: float) -> None:
+        layout = Layout("jsonl", keep_fields=("score",))
+        good = lines([{"text": "a", "score": number}])
+        assert read(good, "a.jsonl", layout).rows == read(good + b"bad\n", "a.jsonl", layout).rows
+
     def test_a_kept_field_may_be_missing_or_of_several_types(self) -> None:
         layout = Layout("jsonl", keep_fields=("score",))
         records = [{"text": "a"}, {"text": "b", "score": 1}, {"text": "c", "score": "x"}, {"text": "d", "score": [1]}]

@@ -74,7 +74,9 @@ def value_as_string(value: Any) -> str | None:
     if value is None or isinstance(value, str):
         return value
     if isinstance(value, float):
-        return pc.cast(pa.scalar(value), pa.string()).as_py()
+        # Arrow and Python write these alike, but for a fraction of zero.
+        plain = 1e-4 <= abs(value) < 1e10
+        return repr(value).removesuffix(".0") if plain else pc.cast(pa.scalar(value), pa.string()).as_py()
     return json.dumps(value, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
 
 

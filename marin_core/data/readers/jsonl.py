@@ -32,7 +32,7 @@ from marin_core.data.rejects import (
 from marin_core.data.sources import Layout
 
 # Lines around a bad one that are parsed one by one with it.
-_FEW_LINES = 64
+_FEW_LINES = 16
 _PEEKED_LINES = 64
 
 
@@ -108,11 +108,15 @@ class _Reader:
             else:
                 floating = self._types is not None and self._types[column] == pa.float64()
                 values.append(value_as_string(float(value) if floating and type(value) is int else value))
+        if b"\\u" in line:
+            self._check_unicode(values)
+        return values
+
+    def _check_unicode(self, values: list[Any]) -> None:
         try:
             as_batch([[value] for value in values], self._schema)
         except UnicodeEncodeError:
             raise BadRecord(INVALID_UTF8, "half of a surrogate pair is escaped in a string") from None
-        return values
 
 
 def _record(line: bytes) -> dict[str, Any]:
