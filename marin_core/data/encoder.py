@@ -146,7 +146,7 @@ def ordinary_json(tokenizer: TokenizerFiles) -> str:
     # A post-processor's templates name the special tokens; BOS and EOS are not the encoder's business.
     without = dict.fromkeys(("post_processor", "truncation", "padding"))
     data = {**tokenizer.parsed, **without, "added_tokens": added, "model": model}
-    return json.dumps(data)
+    return json.dumps(data, ensure_ascii=False, separators=(",", ":"))
 
 
 def text_rows(texts: pa.LargeStringArray, encoder: Encoder, bos: int | None, eos: int, suffix: str = "") -> Rows:

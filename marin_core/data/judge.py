@@ -4,11 +4,12 @@ The sample is a function of the shard's documents alone: a few by the tail of th
 they lie, the longest that is not too long, and any that spell a special token.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
+import xxhash
 
 from marin_core.data.encoder import Rows
 from marin_core.errors import MarinError
@@ -23,13 +24,17 @@ _SPELLED = 4
 
 @dataclass(frozen=True)
 class Sampled:
-    """A document of a split of the shard: its row there, the text (a series of one), and what was written for it."""
+    """A document of a split of the shard: its row there, its text, what was written for it, and the digest of that.
+
+    Of a long document there is only the beginning of the text, and not what was written.
+    """
 
     split: str
     row: int
     id: str
-    value: pl.Series
-    written: Rows
+    text: str
+    written: Rows | None
+    digest: str
     size: int
 
     @property
@@ -55,8 +60,13 @@ class Sample:
         self._bytes += int(sizes.sum())
 
         def take(number: int) -> Sampled:
-            value = documents[self._column].slice(number, 1).rechunk()
-            return Sampled(split, first + number, documents["id"][number], value, rows.row(number), int(sizes[number]))
+            row, size = rows.row(number), int(sizes[number])
+            place = split, first + number, documents["id"][number]
+            digest = row_digest(row.values)
+            if size <= MAX_DOCUMENT_BYTES:
+                return Sampled(*place, documents[self._column][number], row, digest, size)
+            beginning = documents[self._column].slice(number, 1).str.head(MAX_DOCUMENT_BYTES // 4)[0]
+            return Sampled(*place, beginning, None, digest, size)
 
         full = len(self._by_rank) == MAX_DOCUMENTS
         better = (ranks < self._by_rank[-1].rank).arg_true() if full else ranks.arg_sort()[:MAX_DOCUMENTS]
@@ -94,12 +104,18 @@ def judge(
         MarinError: names the shard, the first document that differs, and the position.
     """
     for sampled in sample:
-        text, found = sampled.value, sampled.written
-        if sampled.size > MAX_DOCUMENT_BYTES:
-            text = text.str.head(MAX_DOCUMENT_BYTES // 4)
-            found = encode(text)
+        text = pl.Series([sampled.text])
+        found = sampled.written or encode(text)
         for field, right in reference(text).values.items():
             _compare(f"{where}: document {sampled.id}", field, found.values[field], right)
+
+
+def row_digest(values: Mapping[str, np.ndarray]) -> str:
+    """16 hex digits of a row's fields."""
+    hashed = xxhash.xxh3_64()
+    for field in sorted(values):
+        hashed.update(np.ascontiguousarray(values[field], np.int32))
+    return hashed.hexdigest()
 
 
 def _compare(document: str, field: str, found: np.ndarray, right: np.ndarray) -> None:

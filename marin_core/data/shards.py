@@ -10,16 +10,14 @@ from functools import cached_property
 from pathlib import PurePosixPath
 from typing import Literal, get_args
 
-import numpy as np
 import polars as pl
 import pyarrow as pa
-import xxhash
 
 from marin_core.data.cache import LEDGER, Part, PartReader, write_ledger
 from marin_core.data.chat import ChatEncoder
 from marin_core.data.documents import document_parts, text_batches
 from marin_core.data.encoder import Encoder, ReferenceEncoder, Rows, load_encoder, load_reference, text_rows
-from marin_core.data.judge import Sample, judge
+from marin_core.data.judge import Sample, judge, row_digest
 from marin_core.data.sources import Source
 from marin_core.data.split import SplitWriter
 from marin_core.data.stages import Counts, Phase, Stage, total
@@ -63,7 +61,8 @@ def tokenize_stage(
 def check_tokenizer(tokenized: Artifact, tokenizer: Artifact) -> None:
     """Raises MarinError unless every cache was made with this very tokenizer."""
     made_with = tokenized.record.summary["tokenizer"]
-    expected = read_tokenizer(tokenizer).identity(made_with["framing"])
+    conversations = "chat_template" in made_with
+    expected = read_tokenizer(tokenizer).identity(made_with["framing"], conversations=conversations)
     paths = {entry.path for entry in tokenized.record.files}
     ledgers = [tokenized.read_json(f"{split}/{LEDGER}") for split in _SPLITS if f"{split}/{LEDGER}" in paths]
     found = [made_with, *(ledger["metadata"]["preprocessor_metadata"] for ledger in ledgers)]
@@ -100,6 +99,10 @@ class _Tokenization:
         return read_tokenizer(self._tokenizer)
 
     @cached_property
+    def _identity(self) -> Counts:
+        return self._files.identity(self._framing, conversations=self._chat)
+
+    @cached_property
     def _reference(self) -> ReferenceEncoder:
         return load_reference(self._files)
 
@@ -115,7 +118,8 @@ class _Tokenization:
         path = self.parts[item]
         writers = {split: SplitWriter(self._workspace, split, path, self._fields) for split in self._splits}
         sample = Sample(self._column, list(self._files.special))
-        read, text_bytes = 0, dict.fromkeys(self._splits, 0)
+        read = 0
+        text_bytes: dict[str, int] = dict.fromkeys(self._splits, 0)
         for batch in text_batches(self._curated, path, ("id", self._column)):
             self._workspace.check()
             numbered = batch.with_row_index("row", offset=read)
@@ -128,10 +132,9 @@ class _Tokenization:
         judged = sample.documents()
         if not self._chat:
             judge(f"tokenized/{self._source.name}, {path}", judged, self._text_rows, self._reference_rows)
-        identity = self._files.identity(self._framing)
-        written = {split: writer.close(identity) for split, writer in writers.items()}
+        written = {split: writer.close(self._identity) for split, writer in writers.items()}
         with self._workspace.open_work(_sample_file(path)) as file:
-            file.write(json.dumps([[each.split, each.row, _digest(each.written.values)] for each in judged]).encode())
+            file.write(json.dumps([[each.split, each.row, each.digest] for each in judged]).encode())
         counts = _counts(written)
         tokens, documents = (sum(each[unit] for each in counts.values()) for unit in ("tokens", "documents"))
         self._log(f"tokenized/{self._source.name}: {path}: {tokens:,} tokens, {documents:,} documents")
@@ -147,7 +150,7 @@ class _Tokenization:
             sample = json.load(file)
         for split, row, digest in sample:
             reader = readers[split]
-            if row >= reader.part.rows or _digest({f: reader.row(f, row) for f in self._fields}) != digest:
+            if row >= reader.part.rows or row_digest({f: reader.row(f, row) for f in self._fields}) != digest:
                 raise MarinError(
                     f"{folders[split]}: row {row} does not read back as it was written; check the disk and build the "
                     f"shards again"
@@ -165,7 +168,6 @@ class _Tokenization:
                 )
         summed = total(encoded)
         summary: Counts = {f"{split}_{unit}": 0 for split in _SPLITS for unit in ("documents", "tokens", "bytes")}
-        identity = self._files.identity(self._framing)
         for split in self._splits:
             self._check_split(split, summed)
             parts = {
@@ -174,7 +176,7 @@ class _Tokenization:
                 )
                 for path, each in zip(self.parts, read_back, strict=True)
             }
-            write_ledger(self._workspace, split, parts, identity)
+            write_ledger(self._workspace, split, parts, self._identity)
             summary |= {f"{split}_{unit}": value for unit, value in summed[split].items()}
             summary[f"{split}_bytes"] = summed["bytes"][split]
         tokens = summary["train_tokens"] + summary["validation_tokens"]
@@ -183,7 +185,7 @@ class _Tokenization:
             "bytes_per_token": round(sum(summed["bytes"].values()) / tokens, 3),
             "documents_left_out": summed["left_out"],
             "documents_judged": summed["judged"],
-            "tokenizer": identity,
+            "tokenizer": self._identity,
         }
 
     def _check_split(self, split: str, summed: Counts) -> None:
@@ -228,13 +230,6 @@ def _counts(parts: Mapping[str, Part]) -> Counts:
 
 def _sample_file(path: str) -> str:
     return f"sample/{PurePosixPath(path).stem}.json"
-
-
-def _digest(values: Mapping[str, np.ndarray]) -> str:
-    hashed = xxhash.xxh3_64()
-    for field in sorted(values):
-        hashed.update(np.ascontiguousarray(values[field], np.int32))
-    return hashed.hexdigest()
 
 
 def _short(value: object) -> str:

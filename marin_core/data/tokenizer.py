@@ -46,9 +46,11 @@ class TokenizerFiles:
     def eos_id(self) -> int:
         return self.special[self.eos]
 
-    def identity(self, framing: str) -> dict[str, Any]:
-        """What must be equal for token ids to mean the same."""
+    def identity(self, framing: str, *, conversations: bool = False) -> dict[str, Any]:
+        """What must be equal for token ids to mean the same; for conversations the template is part of it."""
+        template = {"chat_template": _sha256(self.chat_template or "")} if conversations else {}
         return {
+            **template,
             "sha256": self.sha256,
             "vocab_size": self.vocab_size,
             "special_tokens": dict(self.special),

@@ -1,5 +1,7 @@
 """The sample that the reference judges: bounded, the same for any batches, and nothing wrong in it passes."""
 
+import dataclasses
+
 import numpy as np
 import polars as pl
 import pytest
@@ -40,8 +42,9 @@ def test_the_longest_bounded_document_and_those_that_spell_a_control_token_are_i
 def test_what_is_written_otherwise_is_a_one_line_error_that_names_shard_document_and_position() -> None:
     chosen = sample([f"text {number}" for number in range(20)], 7)
     judge("source, part", chosen, encode, encode)
-    wrong = chosen[3].written.values["input_ids"]
-    wrong[4] = 7
+    written = chosen[3].written
+    assert written is not None
+    written.values["input_ids"][4] = 7
     with pytest.raises(MarinError) as refused:
         judge("source, part", chosen, encode, encode)
     message = str(refused.value)
@@ -50,10 +53,8 @@ def test_what_is_written_otherwise_is_a_one_line_error_that_names_shard_document
 
 
 def test_a_row_that_is_cut_off_is_an_error() -> None:
-    chosen = sample(["a text"], 1)
-    cut = Sampled(
-        "train", 0, chosen[0].id, chosen[0].value, Rows(np.array([3]), {"input_ids": np.array([97, 32, 116])}), 6
-    )
+    (whole,) = sample(["a text"], 1)
+    cut = dataclasses.replace(whole, written=Rows(np.array([3]), {"input_ids": np.array([97, 32, 116])}))
     with pytest.raises(MarinError, match="has nothing at position 3 of input_ids, by the reference tokenizer 101"):
         judge("source, part", [cut], encode, encode)
 

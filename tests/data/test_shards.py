@@ -287,6 +287,12 @@ def test_conversations_become_ids_and_masks(tmp_path: Path, store: Store) -> Non
     commit_tokenizer(again, tokenizer, {"chat_template": TEMPLATE})
     tokenized = tokenize(again, layout=Layout("jsonl", messages_field="messages"))
     assert tokenized.record.summary["documents_left_out"] == 1
+    check_tokenizer(tokenized, again.artifact(TOKENIZER))
+    other = Store(str(tmp_path / "other"))
+    commit_parts(other, CURATED, {"documents": [table]})
+    commit_tokenizer(other, tokenizer, {"chat_template": f"{TEMPLATE} "})
+    with pytest.raises(MarinError, match="was tokenized with chat_template"):
+        check_tokenizer(tokenized, other.artifact(TOKENIZER))
     exemplar = {"input_ids": np.zeros((0,), np.int32), "assistant_masks": np.zeros((0,), np.int32)}
     reference, found = load_tokenizer(tokenizer), []
     for split in ("train", "validation"):
