@@ -23,13 +23,17 @@ class Edges:
 
 def star_edges(hashes: Array, keys: Array) -> Edges:
     """Edges that connect the documents of equal hash. A bucket of m documents has m - 1 edges, whatever m is."""
+    order = np.argsort(hashes, kind="stable")
+    hashes = hashes[order]
+    sizes = run_lengths(run_starts(hashes))
+    # Most buckets hold one document: only the others go on.
+    shared = np.repeat(sizes > 1, sizes)
+    hashes, keys = hashes[shared], keys[order[shared]]
     order = np.lexsort((keys, hashes))
     hashes, keys = hashes[order], keys[order]
-    fresh = run_starts(hashes)
-    pairs = np.stack([keys[first_of_run(fresh)], keys], axis=1)
+    pairs = np.stack([keys[first_of_run(run_starts(hashes))], keys], axis=1)
     pairs = pairs[pairs[:, 0] != pairs[:, 1]]
     pairs = pairs[np.lexsort((pairs[:, 1], pairs[:, 0]))]
-    sizes = run_lengths(fresh)
     return Edges(pairs[run_starts(*pairs.T)], sizes[sizes > 1])
 
 

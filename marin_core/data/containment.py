@@ -37,7 +37,7 @@ class ContainmentConfig:
     min_plain_containment: float = 0.98
     boilerplate_share: float = 0.01
     boilerplate_documents: int = 32
-    sample_documents: int = 8192
+    sample_documents: int = 4096
     # Longer documents stay, since what is beyond is not compared.
     text_cap: int = 8_000_000
 

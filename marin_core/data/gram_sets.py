@@ -84,7 +84,8 @@ def overlaps(pairs: Array, sets: GramSets, common: Array) -> tuple[Array, Array]
     cost = offsets_of(sets.sizes[pairs].sum(axis=1))
     edges = distinct(np.searchsorted(cost, np.arange(0, max(1, int(cost[-1])), COMPARED)))
     for start, stop in zip(edges, [*edges[1:], len(pairs)], strict=True):
-        both = np.sort(np.concatenate([sets.take(pairs[start:stop, side]).packed() for side in (0, 1)]))
+        sides = [sets.take(pairs[start:stop, side]).packed() for side in (0, 1)]
+        both = np.sort(np.concatenate(sides), kind="stable")  # which merges, since each side is ascending
         shared = both[1:][both[1:] == both[:-1]]
         rare = shared[~among((shared & np.uint64(0xFFFFFFFF)).astype(np.uint32), common)]
         for row, found in enumerate((shared, rare)):

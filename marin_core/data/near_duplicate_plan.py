@@ -19,7 +19,7 @@ from marin_core.errors import MarinError
 from marin_core.store import Artifact, Workspace
 
 # What an item holds: band hashes of one partition, and text of one group of clusters.
-_PARTITION_HASHES = 12_000_000
+_PARTITION_HASHES = 8_000_000
 _GROUP_BYTES = 192_000_000
 
 
