@@ -27,8 +27,8 @@ SIZES = Sizes()
 REJECTS = "rejects/part-00000-of-00001.parquet"
 _ITEM_FILES = 1_000
 # Text per stored byte, about: what a format adds to the text, and what a compression takes off.
-_FORMATS = {"jsonl": 1.0, "parquet": 2.5, "warc": 0.25, "text": 1.0}
-_COMPRESSIONS = {None: 1.0, ".gz": 3.0, ".zst": 3.5, ".bz2": 4.0, ".xz": 4.5}
+_FORMATS = {"jsonl": 1.0, "json": 1.0, "parquet": 2.5, "warc": 0.25, "text": 1.0}
+_COMPRESSIONS = {None: 1.0, ".gz": 3.0, ".zst": 3.5, ".zstd": 3.5, ".bz2": 4.0, ".xz": 4.5}
 _LISTED_LICENCES, _LISTED_KINDS = 50, 3
 
 

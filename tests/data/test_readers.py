@@ -35,6 +35,7 @@ COMPRESSORS: dict[str, Callable[[bytes], bytes]] = {
     "": bytes,
     ".gz": gzip.compress,
     ".zst": zstandard.ZstdCompressor(write_checksum=True).compress,
+    ".zstd": zstandard.ZstdCompressor(write_checksum=True).compress,
     ".bz2": bz2.compress,
     ".xz": lzma.compress,
 }
@@ -469,6 +470,35 @@ DAMAGEABLE = [
     ("a.warc.gz", WARC, warc([b"<p>a" * 10] * 5, zipped=True)),
     ("a.txt.gz", TEXT, gzip.compress(b"text " * 50)),
 ]
+
+
+class TestArrays:
+    ARRAY = Layout("json")
+
+    @pytest.mark.parametrize("suffix", ["", ".gz"])
+    def test_texts_and_objects_are_records(self, suffix: str) -> None:
+        data = COMPRESSORS[suffix](json.dumps(["one", {"text": "two"}, "three"]).encode())
+        assert read(data, f"a.json{suffix}", self.ARRAY).texts == ["one", "two", "three"]
+
+    def test_the_position_of_a_bad_element_is_its_number(self) -> None:
+        found = read(json.dumps(["one", 2, {"words": "three"}, "four"]).encode(), "a.json", self.ARRAY)
+        assert found.texts == ["one", "four"]
+        assert found.kinds == [(2, "text_not_string"), (3, "no_text")]
+
+    @pytest.mark.parametrize(
+        ("data", "kind"),
+        [
+            (b'["one", "tw', "broken_json"),
+            (b'{"text": "one"}', "schema"),
+            (b'["\xff"]', "invalid_utf8"),
+            (b"", "broken_json"),
+        ],
+    )
+    def test_what_is_no_array_is_lost_whole_and_said(self, data: bytes, kind: str) -> None:
+        found = read(data, "a.json", self.ARRAY)
+        assert not found.rows
+        assert found.kinds == [(0, kind)]
+        assert found.unread == len(data)
 
 
 def test_compression_is_told_by_the_name() -> None:

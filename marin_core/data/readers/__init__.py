@@ -6,6 +6,7 @@ from typing import IO
 
 import pyarrow as pa
 
+from marin_core.data.readers.array import read_array
 from marin_core.data.readers.compression import COMPRESSIONS, Unreadable, compression_of, read_chunks
 from marin_core.data.readers.fields import MAX_RECORD_BYTES, batch_schema, columns_of
 from marin_core.data.readers.jsonl import read_jsonl
@@ -32,6 +33,8 @@ def read_batches(file: IO[bytes], name: str, layout: Layout, rejects: FileReject
         match layout.format:
             case "jsonl":
                 yield from read_jsonl(read_chunks(file, name, rejects.size), layout, rejects)
+            case "json":
+                yield from read_array(read_chunks(file, name, rejects.size), layout, rejects)
             case "parquet":
                 yield from read_parquet(file, layout, rejects)
             case "warc":

@@ -52,6 +52,7 @@ _DECOMPRESSORS: dict[str, Callable[[], Any]] = {
     ".bz2": lambda: _Bounded(bz2.BZ2Decompressor()),
     ".xz": lambda: _Bounded(lzma.LZMADecompressor()),
     ".zst": _zstd,
+    ".zstd": _zstd,
 }
 COMPRESSIONS = tuple(_DECOMPRESSORS)
 
