@@ -13,6 +13,7 @@ import polars as pl
 
 from marin_core.data.attributes import attribute_path, removed_documents
 from marin_core.data.documents import document_parts, read_part, retention_summary, text_batches, write_part
+from marin_core.data.flat_text import MAX_CHARACTERS
 from marin_core.data.overlap import OverlapIndex, OverlapRules
 from marin_core.data.overlap_index import build_index, without_common
 from marin_core.data.sources import Source
@@ -24,7 +25,7 @@ MATCHES = pl.Schema(
     {"id": pl.String, "evaluation": pl.String, "item": pl.String, "overlap": pl.Float64, "matched": pl.Int64}
 )
 _INDEX = "evaluations.npz"
-_BATCH_BYTES = 2_000_000
+_BATCH_BYTES = 500_000
 
 
 def contamination_config(rules: OverlapRules | None = None) -> dict[str, Any]:
@@ -112,6 +113,28 @@ def contamination_stage(
 
 
 def _matches(batch: pl.DataFrame, index: OverlapIndex, rules: OverlapRules) -> pl.DataFrame:
+    """The best match of every document of a batch that contains an item, as `MATCHES`."""
+    found = pl.concat([_matches_of_texts(piece, index, rules) for piece in _pieces(batch)])
+    best_first = found.sort("overlap", "matched", "evaluation", "item", descending=[True, True, False, False])
+    return (
+        found.select("id")
+        .unique(maintain_order=True)
+        .join(best_first.unique("id", keep="first", maintain_order=True), on="id", maintain_order="left")
+    )
+
+
+def _pieces(batch: pl.DataFrame) -> Iterator[pl.DataFrame]:
+    """The batch; with a text too long for the arrays, each document by itself and a piece at a time."""
+    if not (batch["text"].str.len_chars() > MAX_CHARACTERS).any():
+        yield batch
+        return
+    for document in batch.iter_slices(1):
+        text = document["text"].item()
+        for begin in range(0, len(text), MAX_CHARACTERS):
+            yield document.with_columns(text=pl.lit(text[begin : begin + MAX_CHARACTERS]))
+
+
+def _matches_of_texts(batch: pl.DataFrame, index: OverlapIndex, rules: OverlapRules) -> pl.DataFrame:
     found = index.matches(WordGrams(batch["text"].to_list(), rules.n), rules)
     columns = {
         "id": batch["id"].gather(found.texts),

@@ -21,8 +21,8 @@ WORD = ALPHANUMERIC | UNDERSCORE | MARK
 # however often it is repeated.
 JOINING, ATTACHED, APOSTROPHES = ([ord(character) for character in text] for text in ("-–—~,:<>=/", "-/\\|@^~", "'’"))
 REPEATED = ord(".")
-# Longer documents are looked at up to here: a bound on memory that no book reaches.
-MAX_CHARACTERS = 1 << 24
+# Longer texts are looked at up to here: a bound on memory that few books reach.
+MAX_CHARACTERS = 1 << 23
 WordKind = Literal["blank", "punctuation", "word"]
 
 # Two line feeds, so that a span of any kind ends where its document does.

@@ -16,7 +16,7 @@ from marin_core.store import Artifact
 
 # Keys and postings in memory, in every process that compares documents.
 MAX_NGRAMS = 80_000_000
-_BATCH_BYTES = 2_000_000
+_BATCH_BYTES = 500_000
 
 
 @dataclass

@@ -15,7 +15,7 @@ from marin_core.data.stages import Counts, Phase, Stage
 from marin_core.store import Artifact, Workspace
 
 # Small enough for a batch's arrays to stay in the processor's cache.
-_BATCH_BYTES = 2_000_000
+_BATCH_BYTES = 500_000
 
 
 def quality_stage(source: Source, normalized: Artifact, workspace: Workspace, log: Callable[[str], None]) -> Stage:

@@ -5,11 +5,15 @@ counted exactly.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Self
 
 import numpy as np
 
 from marin_core.data.flat_text import FlatTexts, Spans, mixed, ngram_hashes
+
+_FACTOR = np.uint64(0x9E3779B97F4A7C15)
+_ROUNDS = 3
 
 
 @dataclass(frozen=True)
@@ -24,7 +28,7 @@ class RepetitionRules:
     max_duplicate_paragraph_characters: float = 0.2
     max_duplicate_lines: float = 0.3
     max_duplicate_line_characters: float = 0.2
-    # (n, share), in the order in which they are tried.
+    # (n, share), by growing n from 2 on, the order in which they are tried.
     top_ngrams: tuple[tuple[int, float], ...] = ((2, 0.2), (3, 0.18), (4, 0.16))
     duplicate_ngrams: tuple[tuple[int, float], ...] = (
         (5, 0.15),
@@ -65,79 +69,115 @@ def _judge_ngrams(
     kept: np.ndarray,
     fail: Callable[[np.ndarray, str], None],
 ) -> None:
-    grams = _Grams(words, hashes, kept.copy())
+    grams = _Grams.of(words, hashes, kept)
     for n, share in rules.top_ngrams:
-        doubtful = grams.top_bound(n) / size > share
-        failed = [
-            grams.top_characters(document, n) / size[document] > share for document in np.flatnonzero(doubtful).tolist()
-        ]
+        grams.count(n)
+        doubtful = grams.top_bound() / size > share
+        failed = [grams.top_characters(document) / size[document] > share for document in _where(doubtful)]
         fail(_scattered(doubtful, failed), f"top_{n}_gram")
-    doubtful = kept.copy()
+    least = min((share for _, share in rules.duplicate_ngrams), default=1.0)
     for n, share in rules.duplicate_ngrams:
-        grams = _Grams(words, hashes, doubtful)
-        bound, candidates = grams.repeated_bound(n)
-        exceeds = bound / size > share
-        failed = [
-            grams.repeated_characters(document, n, candidates) / size[document] > share
-            for document in np.flatnonzero(exceeds).tolist()
-        ]
-        fail(_scattered(exceeds, failed), f"duplicate_{n}_grams")
-        # Where a longer n-gram is repeated, this one is: what is far below every limit stays there.
-        doubtful = kept & (bound / size > min(share for _, share in rules.duplicate_ngrams))
+        grams = grams.only(kept)
+        grams.count(n)
+        bound = grams.repeated_bound() / size
+        failed = [grams.repeated_characters(document) / size[document] > share for document in _where(bound > share)]
+        fail(_scattered(bound > share, failed), f"duplicate_{n}_grams")
+        # Where a longer n-gram is repeated, this one is: what is below every limit stays there.
+        grams = grams.only(bound > least)
 
 
+@dataclass
 class _Grams:
-    """Word n-grams of the documents that are still to be judged."""
+    """Word n-grams of the documents that are still to be judged.
 
-    def __init__(self, words: Spans, hashes: np.ndarray, kept: np.ndarray):
-        mine = np.repeat(kept, np.diff(words.first))
-        self.kept = kept
-        self.hashes = hashes[mine]
-        self.lengths = words.lengths[mine]
-        self.documents = words.documents()[mine]
-        self.first = np.concatenate([[0], np.cumsum(np.where(kept, np.diff(words.first), 0))])
+    `counts` is, at every word, at least how often the n-gram that begins there occurs in its document, and 0 where a
+    document has no n-gram left. n only grows: an n-gram occurs at most as often as the shorter ones in it.
+    """
+
+    sizes: np.ndarray
+    documents: np.ndarray
+    hashes: np.ndarray
+    lengths: np.ndarray
+    counts: np.ndarray
+    n: int = 1
+
+    @classmethod
+    def of(cls, words: Spans, hashes: np.ndarray, kept: np.ndarray) -> Self:
+        sizes = np.diff(words.first)
+        return cls(sizes, words.documents(), hashes, words.lengths, np.repeat(sizes, sizes)).only(kept)
+
+    def __post_init__(self) -> None:
+        self.first = np.concatenate([[0], np.cumsum(self.sizes)])
         self.characters = np.concatenate([[0], np.cumsum(self.lengths)])
-        # Equal n-grams of two documents are not repetitions.
-        self.salts = mixed(self.documents.astype(np.uint64) + np.uint64(1))
 
-    def top_bound(self, n: int) -> np.ndarray:
+    def only(self, kept: np.ndarray) -> Self:
+        """Those of some documents."""
+        mine = np.repeat(kept, self.sizes)
+        return replace(
+            self,
+            sizes=np.where(kept, self.sizes, 0),
+            documents=self.documents[mine],
+            hashes=self.hashes[mine],
+            lengths=self.lengths[mine],
+            counts=self.counts[mine],
+        )
+
+    def count(self, n: int) -> None:
+        """Go on from the counts of shorter n-grams to those of n."""
+        upper = self.counts[: max(0, len(self.counts) - n + self.n)].copy()
+        for offset in range(1, n - self.n + 1):
+            np.minimum(upper, self.counts[offset : offset + len(upper)], out=upper)
+        places = max(0, len(self.documents) - n + 1)
+        upper[:places][self.documents[n - 1 :] != self.documents[:places]] = 0
+        self.counts = np.zeros_like(self.counts)
+        self.counts[: len(upper)] = np.minimum(upper, 1)
+        places = np.flatnonzero(upper > 1)
+        # Equal n-grams of two documents are not repetitions.
+        grams = mixed(self.documents[places].astype(np.uint64) + np.uint64(1))
+        for offset in range(n):
+            grams = grams * _FACTOR + self.hashes[places + offset]
+        self.n = n
+        # Every round parts most of the n-grams that only share a bucket.
+        for _ in range(_ROUNDS):
+            grams = mixed(grams)
+            buckets = (grams >> np.uint64(64 - max(10, (4 * len(grams)).bit_length()))).astype(np.int64)
+            found = np.bincount(buckets)[buckets] if len(buckets) else buckets
+            self.counts[places] = found
+            grams, places = grams[found > 1], places[found > 1]
+
+    def top_bound(self) -> np.ndarray:
         """At least the characters of the most frequent n-gram, by document."""
-        counts, whole = self._bucket_counts(n, 1)
-        most = counts * (self._gram_lengths(n) + n - 1) * whole
-        bound = np.zeros(len(self.kept), np.int64)
-        # Grams of a document start at its words; a document without a gram of its own reads a zero.
-        used = np.flatnonzero(np.diff(self.first) >= n)
+        count = max(0, len(self.counts) - self.n + 1)
+        most = self.counts[:count] * (self.characters[self.n :] - self.characters[: -self.n] + self.n - 1)[:count]
+        bound = np.zeros(len(self.sizes), np.int64)
+        used = np.flatnonzero(self.sizes >= self.n)
         if len(used):
             bound[used] = np.maximum.reduceat(most, self.first[used])
         return bound
 
-    def repeated_bound(self, n: int) -> tuple[np.ndarray, np.ndarray]:
-        """At least the characters in repeated n-grams, by document; whether an n-gram may occur again, by its place."""
-        counts, whole = self._bucket_counts(n, 3)
-        candidates = (counts > 1) & whole
-        covered = np.zeros(len(self.hashes), bool)
-        for offset in range(n):
-            covered[offset : offset + len(candidates)] |= candidates
+    def repeated_bound(self) -> np.ndarray:
+        """At least the characters in repeated n-grams, by document."""
+        repeated = self.counts > 1
+        covered = repeated.copy()
+        for offset in range(1, self.n):
+            covered[offset:] |= repeated[:-offset]
         sums = np.concatenate([[0], np.cumsum(self.lengths * covered)])
-        return sums[self.first[1:]] - sums[self.first[:-1]], candidates
+        return sums[self.first[1:]] - sums[self.first[:-1]]
 
-    def top_characters(self, document: int, n: int) -> int:
+    def top_characters(self, document: int) -> int:
         """Characters of the most frequent n-gram: its length times its count, the first of those most frequent."""
         begin, end = self.first[document], self.first[document + 1]
-        _, firsts, counts = np.unique(ngram_hashes(self.hashes[begin:end], n), return_index=True, return_counts=True)
-        top = int(firsts[counts == counts.max()].min())
-        length = self.characters[begin + top + n] - self.characters[begin + top] + n - 1
-        return int(length * counts.max())
+        grams = ngram_hashes(self.hashes[begin:end], self.n)
+        _, firsts, counts = np.unique(grams, return_index=True, return_counts=True)
+        top = begin + int(firsts[counts == counts.max()].min())
+        return int((self.characters[top + self.n] - self.characters[top] + self.n - 1) * counts.max())
 
-    def repeated_characters(self, document: int, n: int, candidates: np.ndarray) -> int:
-        """Characters of n-grams that occurred before, counted from left to right; a repeated one is skipped whole.
-
-        `candidates` are the places of at least every n-gram that occurs more than once.
-        """
+    def repeated_characters(self, document: int) -> int:
+        """Characters of n-grams that occurred before, counted from left to right; a repeated one is skipped whole."""
         begin, end = self.first[document], self.first[document + 1]
-        places = np.flatnonzero(candidates[begin : end - n + 1])
-        grams = ngram_hashes(self.hashes[begin:end], n)[places]
-        lengths = self._gram_lengths(n)[begin:end][places]
+        places = np.flatnonzero(self.counts[begin:end] > 1)
+        grams = ngram_hashes(self.hashes[begin:end], self.n)[places]
+        lengths = self.characters[begin + places + self.n] - self.characters[begin + places]
         seen: set[int] = set()
         repeated, free = 0, 0
         for place, gram, length in zip(places.tolist(), grams.tolist(), lengths.tolist(), strict=True):
@@ -145,34 +185,10 @@ class _Grams:
                 continue
             if gram in seen:
                 repeated += length
-                free = place + n
+                free = place + self.n
             else:
                 seen.add(gram)
         return repeated
-
-    def _gram_lengths(self, n: int) -> np.ndarray:
-        return self.characters[n:] - self.characters[:-n]
-
-    def _bucket_counts(self, n: int, rounds: int) -> tuple[np.ndarray, np.ndarray]:
-        """At least how often each n-gram occurs in its document; whether it lies in one document."""
-        grams = ngram_hashes(self.hashes, n)
-        if not len(grams):
-            return np.zeros(0, np.int64), np.zeros(0, bool)
-        whole = self.documents[n - 1 :] == self.documents[: len(grams)]
-        grams ^= self.salts[: len(grams)]
-        counts = np.ones(len(grams), np.int64)
-        places = np.arange(len(grams))
-        # Every round parts most of the n-grams that only shared a bucket.
-        for _ in range(rounds):
-            grams = mixed(grams)
-            buckets = (grams >> np.uint64(64 - max(10, (4 * len(grams)).bit_length()))).astype(np.int64)
-            found = np.bincount(buckets)[buckets]
-            counts[places] = found
-            again = found > 1
-            grams, places = grams[again], places[again]
-            if not len(grams):
-                break
-        return counts, whole
 
 
 def _apart(hashes: np.ndarray, documents: np.ndarray) -> np.ndarray:
@@ -184,6 +200,10 @@ def _repeats(hashes: np.ndarray) -> np.ndarray:
     again = np.ones(len(hashes), bool)
     again[np.unique(hashes, return_index=True)[1]] = False
     return again
+
+
+def _where(chosen: np.ndarray) -> list[int]:
+    return np.flatnonzero(chosen).tolist()
 
 
 def _scattered(where: np.ndarray, values: list[bool]) -> np.ndarray:

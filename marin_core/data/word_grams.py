@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from marin_core.data.flat_text import LETTER, MAX_CHARACTERS, FlatTexts, mixed, ngram_hashes
+from marin_core.data.flat_text import LETTER, FlatTexts, mixed, ngram_hashes
 
 _FACTOR = np.uint64(0x9E3779B97F4A7C15)
 
@@ -13,23 +13,17 @@ _FACTOR = np.uint64(0x9E3779B97F4A7C15)
 class WordGrams:
     """The words of some texts, runs of letters, marks, digits and `_`, and the n-grams that begin at each word.
 
-    n-grams go on over the ends of lines and paragraphs. A very long text is worked on in pieces; a word that lies
-    across two of them counts as two.
+    n-grams go on over the ends of lines and paragraphs. Of a very long text the first `MAX_CHARACTERS` are seen.
     """
 
     def __init__(self, texts: Sequence[str], n: int):
-        pieces = [
-            (number, text[begin : begin + MAX_CHARACTERS])
-            for number, text in enumerate(texts)
-            for begin in range(0, max(1, len(text)), MAX_CHARACTERS)
-        ]
         self.n = n
         self.texts = len(texts)
-        self.flat = FlatTexts([piece for _, piece in pieces])
+        self.flat = FlatTexts(texts)
         self.words = self.flat.words("word")
         self.hashes = self.flat.hashes(self.words, lower=True)
         # The text of every word; the n-gram hash at every place and whether all of it is of one text.
-        self.documents = np.repeat(np.array([number for number, _ in pieces], int), np.diff(self.words.first))
+        self.documents = self.words.documents()
         self.grams = ngram_hashes(self.hashes, n)
         self.whole = self.documents[n - 1 :] == self.documents[: len(self.grams)]
 

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from marin_core.data import contamination, flat_text
 from marin_core.data.boilerplate import LICENCE_NOTICES
 from marin_core.data.contamination import contamination_config, contamination_stage
-from marin_core.data.flat_text import MAX_CHARACTERS
 from marin_core.data.overlap import OverlapRules, common_above
 from marin_core.data.stages import run_items, run_stage
 from marin_core.data.word_grams import WordGrams
@@ -122,8 +122,12 @@ def test_a_very_long_item_is_sampled_and_found(tmp_path: Path) -> None:
     assert found["matched"].item() < 4096
 
 
-def test_a_document_in_several_pieces_is_searched_to_its_end(tmp_path: Path) -> None:
-    assert matched(tmp_path, ["pad " * (MAX_CHARACTERS // 4 + 100) + QUESTION], {"tests": [QUESTION]})["matched"].len()
+def test_a_document_in_several_pieces_is_searched_to_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (contamination, flat_text):
+        monkeypatch.setattr(module, "MAX_CHARACTERS", 1000)
+    pages = [f"{words(seed, 1000)} {words(3, 200)} {text}" for seed, text in ((1, f"{QUESTION} {OTHER}"), (2, "no"))]
+    found = matched(tmp_path, pages, {"tests": [OTHER, QUESTION]})
+    assert found["id"].to_list() == [identity(pages[0])]
 
 
 def test_the_best_item_is_named(tmp_path: Path) -> None:
