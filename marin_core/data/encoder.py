@@ -7,6 +7,7 @@ a vocabulary adds without calling them special are ordinary entries, and are fou
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -93,22 +94,31 @@ class ReferenceEncoder:
         return Ids(np.concatenate([np.empty(0, np.int32), *rows]), offsets)
 
 
-def load_encoder(tokenizer: TokenizerFiles, reference: ReferenceEncoder, log: Callable[[str], None]) -> Encoder:
+def load_encoder(tokenizer: TokenizerFiles, log: Callable[[str], None]) -> Encoder:
     """The fast encoder, or the reference where the fast one does not know this kind of vocabulary."""
-    probe = pa.array(_PROBE, pa.large_string())
+    encoder, cause = _load_encoder(tokenizer)
+    if cause:
+        log(f"tokenizer: warning: encoding with the reference, about fifty times slower; the fast library: {cause}")
+    return encoder
+
+
+# Sources that one process tokenizes share what takes as long to load as a hundred megabytes to encode.
+@lru_cache(maxsize=1)
+def load_reference(tokenizer: TokenizerFiles) -> ReferenceEncoder:
+    return ReferenceEncoder(reference_tokenizer(tokenizer, special=False))
+
+
+@lru_cache(maxsize=1)
+def _load_encoder(tokenizer: TokenizerFiles) -> tuple[Encoder, str | None]:
+    """The encoder, and why it is not the fast one."""
+    reference, probe = load_reference(tokenizer), pa.array(_PROBE, pa.large_string())
     try:
         fast = FastEncoder(ordinary_json(tokenizer))
         if np.array_equal(fast.encode(probe).flat, reference.encode(probe).flat):
-            return fast
-        cause = "other ids for a probe text"
+            return fast, None
+        return reference, "other ids for a probe text"
     except (ValueError, RuntimeError, KeyError, NotImplementedError) as error:
-        cause = (str(error).splitlines() or [type(error).__name__])[0]
-    log(f"tokenizer: warning: encoding with the reference, about fifty times slower; the fast library: {cause}")
-    return reference
-
-
-def load_reference(tokenizer: TokenizerFiles) -> ReferenceEncoder:
-    return ReferenceEncoder(reference_tokenizer(tokenizer, special=False))
+        return reference, (str(error).splitlines() or [type(error).__name__])[0]
 
 
 def reference_tokenizer(tokenizer: TokenizerFiles, *, special: bool) -> "Tokenizer":
@@ -139,7 +149,10 @@ def ordinary_json(tokenizer: TokenizerFiles) -> str:
         model["vocab"] = {piece: id_ for piece, id_ in vocab.items() if piece not in removed}
     else:
         model["vocab"] = [
-            [f"{_UNREACHABLE}{piece}{_UNREACHABLE}" if piece in removed and number != model["unk_id"] else piece, score]
+            [
+                f"{_UNREACHABLE}{piece}{_UNREACHABLE}" if piece in removed and number != model.get("unk_id") else piece,
+                score,
+            ]
             for number, (piece, score) in enumerate(vocab)
         ]
     added = [token for token in tokenizer.parsed["added_tokens"] if token["content"] not in removed]

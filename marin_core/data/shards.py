@@ -108,7 +108,7 @@ class _Tokenization:
 
     @cached_property
     def _encoder(self) -> Encoder:
-        return load_encoder(self._files, self._reference, self._log)
+        return load_encoder(self._files, self._log)
 
     @cached_property
     def _chat_encoder(self) -> ChatEncoder:

@@ -7,6 +7,7 @@ import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,7 +30,7 @@ class TokenizerFiles:
     `special` maps each special token to its id; `bos` is None where the vocabulary has none.
     """
 
-    tokenizer_json: str = field(repr=False)
+    tokenizer_json: str = field(repr=False, compare=False)
     parsed: Mapping[str, Any] = field(repr=False, compare=False)
     sha256: str
     vocab_size: int
@@ -37,6 +38,9 @@ class TokenizerFiles:
     bos: str | None
     eos: str
     chat_template: str | None
+
+    def __hash__(self) -> int:
+        return hash(self.sha256)
 
     @property
     def bos_id(self) -> int | None:
@@ -161,6 +165,7 @@ def read_tokenizer(artifact: Artifact) -> TokenizerFiles:
     return parse_tokenizer(artifact.record.name, tokenizer_json, config, template)
 
 
+@lru_cache(maxsize=1)
 def parse_tokenizer(name: str, tokenizer_json: str, config_json: str, template: str | None = None) -> TokenizerFiles:
     """Raises MarinError, naming the tokenizer by `name`, if there is no EOS token or BOS and EOS are not special."""
     config, data = json.loads(config_json), json.loads(tokenizer_json)

@@ -81,7 +81,7 @@ def test_special_tokens_that_a_model_itself_finds_are_ordinary_text_too() -> Non
     data["model"]["ignore_merges"] = True
     data["pre_tokenizer"] = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": False, "use_regex": False}
     greedy = parse_tokenizer("greedy", json.dumps(data), config())
-    fast, reference = load_encoder(greedy, load_reference(greedy), print), load_reference(greedy)
+    fast, reference = load_encoder(greedy, print), load_reference(greedy)
     assert Tokenizer.from_str(json.dumps(data)).encode(EOS).ids == [greedy.eos_id]
     assert_same(fast, reference, [EOS, BOS, f"{EOS}{EOS}", f"a {EOS}"], greedy)
 
@@ -106,7 +106,7 @@ def test_vocabularies_that_the_fast_library_lacks_go_to_the_reference_with_a_war
     tokenizer = files(other_model(kind))
     warnings: list[str] = []
     reference = load_reference(tokenizer)
-    encoder = load_encoder(tokenizer, reference, warnings.append)
+    encoder = load_encoder(tokenizer, warnings.append)
     assert encoder is reference
     assert len(warnings) == 1 and "warning" in warnings[0] and "\n" not in warnings[0]
     ids = encoder.encode(arrow(["a b", f"a {EOS} b", ""]))
@@ -121,7 +121,7 @@ def test_a_vocabulary_that_the_fast_library_reads_otherwise_goes_to_the_referenc
     tokenizer = parse_tokenizer("odd", json.dumps(data), config())
     warnings: list[str] = []
     reference = load_reference(tokenizer)
-    encoder = load_encoder(tokenizer, reference, warnings.append)
+    encoder = load_encoder(tokenizer, warnings.append)
     assert (encoder is reference) == bool(warnings)
     assert np.array_equal(encoder.encode(arrow(["A text"])).flat, reference.encode(arrow(["A text"])).flat)
 
