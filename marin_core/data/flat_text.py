@@ -5,18 +5,15 @@ letters or word characters is what Python's `str` methods say. What the rules ar
 """
 
 import functools
-import itertools
-import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 
-# Bits of a character's class.
-BLANK, LETTER, DIGIT, UNDERSCORE, MARK = 1, 2, 4, 8, 16
-ALPHANUMERIC = LETTER | DIGIT
-WORD = ALPHANUMERIC | UNDERSCORE | MARK
+from marin_core.data.characters import BLANK, DIGIT, LETTER, WORD, character_classes, character_values
+from marin_core.data.hashing import prefix_hashes, span_hashes
+
 # Punctuation that parts the words it joins, that stays at the ends of words, that opens a word, and that counts once
 # however often it is repeated.
 JOINING, ATTACHED, APOSTROPHES = ([ord(character) for character in text] for text in ("-–—~,:<>=/", "-/\\|@^~", "'’"))
@@ -27,9 +24,6 @@ WordKind = Literal["blank", "punctuation", "word"]
 
 # Two line feeds, so that a span of any kind ends where its document does.
 _SEPARATOR = "\n\n"
-_BASE = 0x9E3779B97F4A7C15
-_INVERSE = pow(_BASE, -1, 1 << 64)
-_BLOCK = 1 << 14
 
 
 @dataclass(frozen=True)
@@ -68,7 +62,7 @@ class FlatTexts:
     @functools.cached_property
     def classes(self) -> np.ndarray:
         """Class bits of every code point, uint8."""
-        return np.take(_classes(), self.codes)
+        return np.take(character_classes(), self.codes)
 
     def words(self, kind: WordKind) -> Spans:
         """`blank`: runs of anything but blanks. `word`: runs of letters, marks, digits and `_`. `punctuation`: the runs
@@ -158,19 +152,15 @@ class FlatTexts:
     def hashes(self, spans: Spans, *, lower: bool = False) -> np.ndarray:
         """64-bit hash of the characters of every span; with `lower`, of their lower case."""
         prefix = self._lower_prefix if lower else self._prefix
-        low, high = _powers(_INVERSE)
-        sums = prefix[spans.ends] - prefix[spans.starts]
-        sums *= low[spans.starts % _BLOCK]
-        sums *= high[spans.starts // _BLOCK]
-        return mixed(sums)
+        return span_hashes(prefix, spans.starts, spans.ends)
 
     @functools.cached_property
     def _prefix(self) -> np.ndarray:
-        return _prefix_hash(_values()[0], self.codes)
+        return prefix_hashes(character_values()[0], self.codes)
 
     @functools.cached_property
     def _lower_prefix(self) -> np.ndarray:
-        return _prefix_hash(_values()[1], self.codes)
+        return prefix_hashes(character_values()[1], self.codes)
 
     def _runs(self, inside: np.ndarray) -> Spans:
         edges = np.flatnonzero(inside[1:] != inside[:-1]) + 1
@@ -186,84 +176,3 @@ def text_hash(text: str) -> int:
     """The hash that `FlatTexts.hashes` gives a span of these characters."""
     flat = FlatTexts([text])
     return int(flat.hashes(Spans(flat.starts, flat.ends, np.array([0, 1])))[0])
-
-
-def ngram_hashes(hashes: np.ndarray, n: int) -> np.ndarray:
-    """Hash of every n neighbours, uint64 of length max(0, len - n + 1)."""
-    count = max(0, len(hashes) - n + 1)
-    grams = np.zeros(count, np.uint64)
-    for offset in range(n):
-        grams *= np.uint64(_BASE)
-        grams += hashes[offset : offset + count]
-    return mixed(grams)
-
-
-def mixed(values: np.ndarray) -> np.ndarray:
-    """Bits spread over the whole word."""
-    values = values ^ (values >> np.uint64(32))
-    values *= np.uint64(0xD6E8FEB86659FD93)
-    values ^= values >> np.uint64(32)
-    return values
-
-
-def _prefix_hash(values: np.ndarray, codes: np.ndarray) -> np.ndarray:
-    """h[i] = sum of value(code j) * base^j over j < i, modulo 2^64."""
-    prefix = np.empty(len(codes) + 1, np.uint64)
-    prefix[0] = 0
-    low, high = _powers(_BASE)
-    for block, start in enumerate(range(0, len(codes), _BLOCK)):
-        terms = np.take(values, codes[start : start + _BLOCK])
-        terms *= low[: len(terms)]
-        terms *= high[block]
-        terms[:1] += prefix[start : start + 1]
-        np.cumsum(terms, out=prefix[start + 1 : start + 1 + len(terms)])
-    return prefix
-
-
-@functools.lru_cache(maxsize=2)
-def _powers(base: int) -> tuple[np.ndarray, np.ndarray]:
-    """(base^i, base^(i * _BLOCK)) modulo 2^64: the product of one of each is any power that a batch needs."""
-    low = _cumulative_powers(base, _BLOCK)
-    return low, _cumulative_powers(pow(base, _BLOCK, 1 << 64), 1 << 16)
-
-
-def _cumulative_powers(base: int, count: int) -> np.ndarray:
-    factors = np.full(count, base, np.uint64)
-    factors[0] = 1
-    return np.cumprod(factors)
-
-
-@functools.lru_cache(maxsize=1)
-def _classes() -> np.ndarray:
-    """Class bits of every code point."""
-    table = np.zeros(0x110000, np.uint8)
-    for code in _assigned():
-        character = chr(code)
-        if character.isalpha():
-            table[code] = LETTER
-        elif character.isalnum():
-            table[code] = DIGIT
-        elif character.isspace():
-            table[code] = BLANK
-        elif unicodedata.category(character)[0] == "M":
-            table[code] = MARK
-    table[ord("_")] = UNDERSCORE
-    return table
-
-
-@functools.lru_cache(maxsize=1)
-def _values() -> tuple[np.ndarray, np.ndarray]:
-    """A fixed pseudo-random 64-bit value of every code point, and that of its lower case."""
-    codes = np.arange(1, 0x110001, dtype=np.uint64)
-    values = mixed(mixed(codes * np.uint64(_BASE)) + np.uint64(1))
-    # The few characters with a lower case of two stay as they are: a hash is of as many characters as its span.
-    lowered = values.copy()
-    for code in _assigned():
-        if len(lower := chr(code).lower()) == 1:
-            lowered[code] = values[ord(lower)]
-    return values, lowered
-
-
-def _assigned() -> Iterator[int]:
-    """Code points, without the planes that hold nothing or private use."""
-    return itertools.chain(range(0x40000), range(0xE0000, 0xE1000))

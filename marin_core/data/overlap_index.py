@@ -8,7 +8,7 @@ import numpy as np
 
 from marin_core.data.boilerplate import LICENCE_NOTICES
 from marin_core.data.documents import document_parts, text_batches
-from marin_core.data.flat_text import mixed
+from marin_core.data.hashing import mixed
 from marin_core.data.overlap import OverlapIndex, OverlapRules, common_above
 from marin_core.data.word_grams import WordGrams
 from marin_core.errors import MarinError

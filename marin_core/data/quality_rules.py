@@ -12,7 +12,8 @@ from typing import Any, Literal
 import numpy as np
 
 from marin_core.data import repetition
-from marin_core.data.flat_text import ALPHANUMERIC, LETTER, FlatTexts, Spans, text_hash
+from marin_core.data.characters import ALPHANUMERIC, LETTER
+from marin_core.data.flat_text import FlatTexts, Spans, text_hash
 from marin_core.data.repetition import RepetitionRules
 from marin_core.errors import MarinError
 

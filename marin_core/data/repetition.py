@@ -10,7 +10,8 @@ from typing import Self
 
 import numpy as np
 
-from marin_core.data.flat_text import FlatTexts, Spans, mixed, ngram_hashes
+from marin_core.data.flat_text import FlatTexts, Spans
+from marin_core.data.hashing import mixed, ngram_hashes
 
 _FACTOR = np.uint64(0x9E3779B97F4A7C15)
 _ROUNDS = 3

@@ -5,7 +5,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from marin_core.data.flat_text import LETTER, FlatTexts, mixed, ngram_hashes
+from marin_core.data.characters import LETTER
+from marin_core.data.flat_text import FlatTexts
+from marin_core.data.hashing import mixed, ngram_hashes
 
 _FACTOR = np.uint64(0x9E3779B97F4A7C15)
 

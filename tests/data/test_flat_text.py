@@ -11,7 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from marin_core.data import flat_text
-from marin_core.data.flat_text import ALPHANUMERIC, BLANK, LETTER, MARK, FlatTexts, Spans, ngram_hashes, text_hash
+from marin_core.data.characters import ALPHANUMERIC, BLANK, LETTER, MARK, character_classes
+from marin_core.data.flat_text import FlatTexts, Spans, text_hash
+from marin_core.data.hashing import ngram_hashes
 from tests.data.quality_reference import split_words
 
 # Few characters, so that every combination of letters, digits, blanks and punctuation occurs.
@@ -62,7 +64,7 @@ def test_hashes_stay_equal_in_long_batches() -> None:
 
 def test_classes_are_what_strings_say_of_every_character() -> None:
     characters = [chr(code) for code in range(sys.maxunicode + 1)]
-    classes = flat_text._classes()
+    classes = character_classes()
     for bit, holds in (
         (BLANK, str.isspace),
         (LETTER, str.isalpha),
