@@ -16,7 +16,8 @@ import polars as pl
 
 from marin_core.data.flat_arrays import Array, offsets_of
 
-_SPACE, _DROPPED, _UNKNOWN = 32, 0, 0xFFFFFFFF
+# What blanks and characters that go become; neither is a character that stays. A blank adds nothing to a word's sum.
+BLANK, _DROPPED, _UNKNOWN = 0, 1, 0xFFFFFFFF
 _MULTIPLIER = 0x9E3779B97F4A7C15
 # Scripts that write words without blanks: each character is a word.
 _UNSPACED = ((0x0E00, 0x0EFF), (0x1000, 0x109F), (0x1780, 0x17FF), (0x2E80, 0x10FFFF))
@@ -70,9 +71,9 @@ def gram_hashes(texts: pl.Series, grams: Grams) -> tuple[Array, Array]:
 
 
 def clean_codes(texts: pl.Series, cleaning: Cleaning) -> tuple[Array, Array]:
-    """Code points (uint32) of the cleaned texts and their offsets: no leading blank, one blank between words."""
+    """Code points (uint32) of the cleaned texts and their offsets: no leading BLANK, one between words."""
     codes, offsets = _mapped(texts, cleaning)
-    blank = codes == _SPACE
+    blank = codes == BLANK
     return _selected(codes, offsets, ~(blank & _after(blank, offsets)))
 
 
@@ -86,7 +87,7 @@ def mixed(hashes: Array) -> Array:
 
 def _word_hashes(codes: Array, offsets: Array) -> tuple[Array, Array]:
     """A hash of each word (a run without blanks, or a character of an unspaced script), and offsets in words."""
-    blank = codes == _SPACE
+    blank = codes == BLANK
     starts = ~blank & _after(blank, offsets)
     if codes.max(initial=0) >= _UNSPACED[0][0]:
         own = np.zeros_like(blank)
@@ -97,11 +98,10 @@ def _word_hashes(codes: Array, offsets: Array) -> tuple[Array, Array]:
     if len(starts) == 0:
         return np.zeros(0, np.uint64), np.zeros_like(offsets)
     powers, inverses = _powers(1 << max(16, int(len(codes) - 1).bit_length()))
-    values = codes.astype(np.uint64)
-    values[blank] = 0  # a word's sum runs on to the next word's start
-    values *= powers[: len(codes)]
-    hashes = np.add.reduceat(values, starts)
-    hashes *= inverses[starts]
+    sums = np.cumsum(codes * powers[: len(codes)])
+    # A word's sum runs on to the next word's start, over blanks.
+    before = np.append(sums[starts] - codes[starts] * powers[starts], sums[-1])
+    hashes = np.diff(before) * inverses[starts]
     return mixed(hashes), np.searchsorted(starts, offsets)
 
 
@@ -171,9 +171,9 @@ def _table(cleaning: Cleaning) -> Array:
 def _clean_code(character: str, cleaning: Cleaning) -> int:
     category = unicodedata.category(character)
     if character.isspace():
-        return _SPACE
+        return BLANK
     if character in string.punctuation or category[0] == "P":
-        return _SPACE if cleaning.punctuation == "blank" else _DROPPED
+        return BLANK if cleaning.punctuation == "blank" else _DROPPED
     if category[0] == "C":  # control characters
         return _DROPPED
     if category == "Nd" and cleaning.digits == "zero":
