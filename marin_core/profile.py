@@ -35,6 +35,8 @@ class PretrainedTokenizer:
     repository: str | None = None
     revision: str | None = None
     folder: str | None = None
+    bos_token: str | None = None
+    eos_token: str | None = None
 
 
 @dataclass(frozen=True)

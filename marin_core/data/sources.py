@@ -120,7 +120,7 @@ class Curation:
     keeping less than `min_retention` of the documents in any stage fails it too, as a check that changes no bytes.
     """
 
-    rules: Literal["prose", "code", "none"] = "none"
+    rules: Literal["prose", "prose_punctuation", "code", "none"] = "none"
     near_duplicates: bool = True
     max_reject_share: float = 0.01
     min_retention: float = 0.1

@@ -5,7 +5,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from marin_core.data.contamination import contamination_config
 from marin_core.data.minhash import MinHashConfig
+from marin_core.data.quality_rules import rules_config
 from marin_core.data.sources import Source
 from marin_core.graph.specs import artifact
 from marin_core.store import ArtifactSpec
@@ -49,7 +51,7 @@ def training_artifacts(
     def so_far(*names: str) -> dict[str, ArtifactSpec]:
         return {name: stages[name] for name in names}
 
-    add("quality", "judge_quality", {"rules": source.curation.rules}, so_far("normalized"))
+    add("quality", "judge_quality", rules_config(source.curation.rules), so_far("normalized"))
     add(
         "near_duplicates",
         "find_near_duplicates",
@@ -60,7 +62,7 @@ def training_artifacts(
     add(
         "contamination",
         "find_contamination",
-        {},
+        contamination_config(),
         {**so_far("normalized", "quality", "near_duplicates"), **references},
     )
     add("curated", "curate", {}, so_far("normalized", "quality", "near_duplicates", "contamination"))

@@ -13,11 +13,16 @@ from marin_core.data.shards import tokenize_stage
 from marin_core.data.sources import Source
 from marin_core.data.stages import Stage
 from marin_core.data.tokenizer import fetch_tokenizer, train_tokenizer
+from marin_core.errors import MarinError
 from marin_core.graph.sources import EVALUATION_ROLE
+from marin_core.store import canonical_json
 
 
 def acquire(build: Build) -> Stage:
-    return acquire_stage(_source(build), build.workspace, build.log)
+    source = _source(build)
+    if canonical_json(source.origin.identity()) != canonical_json(build.spec.config["origin"]):
+        raise MarinError(f"the files of source {source.name!r} have changed since this was planned; run it again")
+    return acquire_stage(source, build.workspace, build.log)
 
 
 def normalize(build: Build) -> Stage:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from marin_core.build import BuildOptions, build
-from marin_core.data.sources import FolderOrigin, Layout, Source
+from marin_core.data.sources import FolderOrigin, Layout, Source, UrlOrigin
 from marin_core.errors import MarinError
 from marin_core.jobs.ranks import local_ranks
 from marin_core.store import ArtifactRecord, ArtifactSpec, Store
@@ -27,17 +27,15 @@ def folder(tmp_path: Path) -> Path:
     return folder
 
 
-def raw(folder: Path) -> ArtifactSpec:
-    source = Source("notes", FolderOrigin(str(folder)), "CC0-1.0", Layout("text"))
+def raw(origin: FolderOrigin | UrlOrigin) -> ArtifactSpec:
+    source = Source("notes", origin, "CC0-1.0", Layout("text"))
     config = {"source": "notes", "origin": source.origin.identity()}
     return ArtifactSpec("raw/notes", "acquire", "1", config, context={"source": source.to_json()})
 
 
 def acquire(store: Store, folder: Path, world: int) -> ArtifactRecord:
-    log: list[str] = []
-    return build(
-        raw(folder), store, BuildOptions(folder), log.append, start_ranks=local_ranks(store, world, log.append)
-    )
+    spec, log = raw(FolderOrigin(str(folder))), list[str]()
+    return build(spec, store, BuildOptions(folder), log.append, start_ranks=local_ranks(store, world, log.append))
 
 
 def test_one_two_and_five_ranks_write_the_same_bytes(tmp_path: Path, folder: Path) -> None:
@@ -47,15 +45,21 @@ def test_one_two_and_five_ranks_write_the_same_bytes(tmp_path: Path, folder: Pat
     assert records[0].files == records[1].files == records[2].files
 
 
-def test_what_a_rank_found_wrong_is_the_error(tmp_path: Path, folder: Path) -> None:
-    spec = raw(folder)
-    (folder / "3.txt").unlink()
-    (folder / "8.txt").write_text("another")
+def test_what_a_rank_found_wrong_is_the_error(tmp_path: Path) -> None:
+    spec = raw(UrlOrigin(urls=(f"file://{tmp_path}/gone.txt",)))
     store = Store(str(tmp_path / "store"))
-    with pytest.raises(MarinError, match=r"^raw/notes, phase list: ") as refused:
-        build(spec, store, BuildOptions(folder), print, start_ranks=local_ranks(store, 2, print))
+    with pytest.raises(MarinError, match=r"^raw/notes, phase \w+: .*gone.txt") as refused:
+        build(spec, store, BuildOptions(tmp_path), print, start_ranks=local_ranks(store, 2, print))
     assert "\n" not in str(refused.value)
     assert store.record(spec.name, spec.fingerprint) is None
+
+
+def test_a_folder_that_changed_since_it_was_planned_is_not_taken_for_what_it_was(tmp_path: Path, folder: Path) -> None:
+    spec = raw(FolderOrigin(str(folder)))
+    (folder / "3.txt").write_text("another document")
+    store = Store(str(tmp_path / "store"))
+    with pytest.raises(MarinError, match="the files of source 'notes' have changed"):
+        build(spec, store, BuildOptions(folder), print)
 
 
 def test_a_killed_rank_is_an_error_and_the_next_attempt_goes_on(tmp_path: Path, folder: Path) -> None:
@@ -73,7 +77,9 @@ def test_a_killed_rank_is_an_error_and_the_next_attempt_goes_on(tmp_path: Path, 
 def kill_first_rank(store: Store) -> None:
     deadline = time.monotonic() + 20
     while time.monotonic() < deadline:
-        found = subprocess.run(["pgrep", "-f", f"--store {store.root} .*--rank 0"], capture_output=True, text=True)
+        found = subprocess.run(
+            ["pgrep", "-f", "--", f"--store {store.root} .*--rank 0"], capture_output=True, text=True
+        )
         if pids := found.stdout.split():
             os.kill(int(pids[0]), signal.SIGKILL)
             return
