@@ -31,13 +31,15 @@ class Goal:
 
 @dataclass
 class Comparison:
-    """Measurements by label and cores in the order they were made, notes, and goals."""
+    """Measurements by label and cores in the order they were made, what else was found, and goals."""
 
     title: str
     prepared: Prepared
     log: Callable[[str], None]
     measured: dict[tuple[str, int], Measurement] = field(default_factory=dict)
     notes: dict[str, str] = field(default_factory=dict)
+    # Further figures by method.
+    figures: dict[str, dict[str, float]] = field(default_factory=dict)
     goals: list[Goal] = field(default_factory=list)
 
     def ours(

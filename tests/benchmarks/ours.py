@@ -17,6 +17,7 @@ from typing import Any
 from documents import Set
 from measuring import Clock, cpu_seconds, peak_mb, threads
 from outputs import write_links
+from preparation import TOKENIZER
 
 from marin_core.data.sources import Curation, FolderOrigin, Layout, Source
 from marin_core.data.stages import Phase, Stage, run_items, run_stage
@@ -35,7 +36,6 @@ MODULES = {"tokenize": "shards"}
 WRITES = {"normalize": "normalized", "curate": "curated", "tokenize": "tokenized"}
 # Imported before the clock; the stages import them when they first use them.
 LIBRARIES = ("awkward", "gigatoken", "pyarrow.parquet", "rensa", "scipy.sparse.csgraph", "tensorstore", "tokenizers")
-TOKENIZER = ArtifactSpec("tokenizer/llama3", "benchmark", "1")
 
 
 @dataclass(frozen=True)

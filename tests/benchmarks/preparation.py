@@ -4,13 +4,16 @@ The peers' environment, the corpus, the Llama-3 vocabulary and the sets of docum
 committed or passed on. Needs Debian's package manager and its lists.
 """
 
+import contextlib
+import dataclasses
 import importlib.metadata
 import os
 import shutil
 import subprocess
 import sys
 import sysconfig
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,7 +25,7 @@ from marin_core.store import ArtifactSpec, Store
 
 HERE = Path(__file__).parent
 # What both environments must have in the same version for a comparison to be one of methods.
-SHARED = ("pyarrow", "numpy", "tokenizers", "polars")
+SHARED = ("pyarrow", "numpy", "tokenizers")
 WHEEL = "llama-models==0.3.0"
 DEBIAN_PACKAGES = ("linux-doc-6.1", "python3.11-doc", "anarchism", "metamath-databases", "sagemath-doc")
 SLICES = {"slice": 8.0, "small": 2.0}
@@ -41,6 +44,13 @@ class Prepared:
     def set(self, name: str) -> Set:
         """`documents` (all), `slice` and `small` (the first MB of it), `planted` and `dense` (with near-duplicates)."""
         return Set(self.store, name)
+
+    @contextlib.contextmanager
+    def copied(self) -> Iterator["Prepared"]:
+        """The same with a store of its own, of links to the files, for what is built while measuring."""
+        with tempfile.TemporaryDirectory(dir=Path(self.store).parent) as folder:
+            shutil.copytree(self.store, folder, copy_function=os.link, dirs_exist_ok=True)
+            yield dataclasses.replace(self, store=folder)
 
     @property
     def truth(self) -> str:

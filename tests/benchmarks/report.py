@@ -15,6 +15,8 @@ VERSIONS = ("datatrove", "duckdb", "gigatoken", "marin-levanter", "polars", "pya
 
 def show(comparison: Comparison, console: Console) -> None:
     console.print(measurements(comparison))
+    if comparison.figures:
+        console.print(figures(comparison))
     for label, note in comparison.notes.items():
         console.print(f"  {label}: {note}", highlight=False)
     console.print(goals(comparison))
@@ -29,6 +31,15 @@ def measurements(comparison: Comparison) -> Table:
         counts = (f"{found.megabytes:.1f}", f"{found.documents:,}", f"{found.cpu_s:.2f}")
         rates = (f"{found.per_cpu_second:.2f}", f"{found.per_second:.2f}")
         table.add_row(label, str(cores), *counts, *rates, f"{found.rss_mb:,.0f}")
+    return table
+
+
+def figures(comparison: Comparison) -> Table:
+    table = Table("", *next(iter(comparison.figures.values())))
+    for column in table.columns[1:]:
+        column.justify = "right"
+    for label, values in comparison.figures.items():
+        table.add_row(label, *(f"{value:,.0f}" if value >= 100 else f"{value:.3f}" for value in values.values()))
     return table
 
 
@@ -51,6 +62,7 @@ def as_json(comparisons: list[Comparison]) -> dict[str, Any]:
                     {"label": label, **vars(found), "mb_per_cpu_s": found.per_cpu_second, "mb_per_s": found.per_second}
                     for (label, _), found in comparison.measured.items()
                 ],
+                "figures": comparison.figures,
                 "notes": comparison.notes,
                 "goals": [{**vars(goal), "reached": goal.reached} for goal in comparison.goals],
             }
