@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-
+from marin_core.data.sources import FolderOrigin
 from marin_core.graph.sources import SourceArtifacts, evaluation_artifacts, training_artifacts
 from marin_core.graph.specs import artifact
 from marin_core.profile import PretrainedTokenizer, Profile, Scale
@@ -68,7 +68,12 @@ class LabGraph:
         name = f"tokenizer/{tokenizer.name}"
         config = {key: value for key, value in dataclasses.asdict(tokenizer).items() if key != "name"}
         if isinstance(tokenizer, PretrainedTokenizer):
-            return artifact(name, "fetch_tokenizer", config, {})
+            folder = config.pop("folder")
+            if folder is None:
+                return artifact(name, "fetch_tokenizer", config, {})
+            # Its content, not its place, is what it is.
+            content = FolderOrigin(folder, ("tokenizer*.json", "chat_template*")).identity()
+            return artifact(name, "fetch_tokenizer", {**config, "folder": content}, {}, context={"folder": folder})
         trained_on = {name: self.curated[name] for name in self._training_sources}
         return artifact(name, "train_tokenizer", config, trained_on)
 

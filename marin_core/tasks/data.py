@@ -63,8 +63,15 @@ def find_contamination(build: Build) -> Stage:
 
 
 def curate(build: Build) -> Stage:
-    stages = [build.input(role) for role in ("normalized", "quality", "near_duplicates", "contamination")]
-    return curate_stage(_source(build), *stages, build.workspace, build.log)
+    return curate_stage(
+        _source(build),
+        build.input("normalized"),
+        build.input("quality"),
+        build.input("near_duplicates"),
+        build.input("contamination"),
+        build.workspace,
+        build.log,
+    )
 
 
 def tokenize(build: Build) -> Stage:
@@ -87,7 +94,8 @@ def train_bpe(build: Build) -> Outcome:
 
 
 def fetch_pretrained(build: Build) -> Outcome:
-    return Outcome(fetch_tokenizer(**build.spec.config, workspace=build.workspace, log=build.log))
+    settings = {**build.spec.config, "folder": build.spec.context.get("folder")}
+    return Outcome(fetch_tokenizer(**settings, workspace=build.workspace, log=build.log))
 
 
 def mix(build: Build) -> Outcome:

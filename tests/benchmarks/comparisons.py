@@ -14,7 +14,6 @@ from marin_core.store import ArtifactSpec, Store
 CORES = (1, 2)
 WORD_SHINGLES = {"bands": 14, "rows": 8, "unit": "words", "digits": "zero"}
 PROSE = {"curation": {"rules": "prose"}}
-# Larger than the set `small`, which has the lowest ids and counts as contaminated.
 HELD_OUT = {"validation_share": 0.05}
 PEAK_GB = 2.0
 # Of a mean over the pairs that are compared.

@@ -60,13 +60,15 @@ def write_sets(corpus: Path, store: str, slice_mb: dict[str, float]) -> None:
     frame = frame.unique("id", keep="first", maintain_order=True)
     write_raw(frame, Set(store, "documents"))
     write_set(frame, Set(store, "documents"), parts=4)
+    # In another order than that of ids, by which documents are held out.
+    shuffled = frame.sort(pl.col("id").str.reverse())
     for name, megabytes in slice_mb.items():
-        part = first(frame.sort("id"), megabytes)
+        part = first(shuffled, megabytes)
         write_set(part, Set(store, name), parts=2)
         write_raw(part, Set(store, name))
     copies, originals = planted(frame)
     pairs = pl.concat([copies.drop("of", "kind"), originals])
-    rest = frame.join(originals, on="id", how="anti").sort(pl.col("id").str.reverse())
+    rest = shuffled.join(originals, on="id", how="anti", maintain_order="left")
     write_set(pl.concat([pairs, first(rest, 12)]), Set(store, "planted"), parts=2)
     few = copies.group_by("kind", maintain_order=True).head(PLANTED // len(KINDS) // 3)
     pairs = pl.concat([few.drop("of", "kind"), originals.join(few, left_on="id", right_on="of", how="semi")])
