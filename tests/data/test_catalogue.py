@@ -172,7 +172,7 @@ def test_a_new_family_is_one_entry() -> None:
         ("new", {**NEW, "files": "*.jsonl"}, r"^source 'new': field 'files' is '\*.jsonl'; give a list of strings$"),
         ("new", {**NEW, "files": []}, r"^source 'new': field 'files' is empty; give at least one$"),
         ("new", {**NEW, "role": "test"}, r"^source 'new': field 'role' is 'test'; give one of train, evaluation$"),
-        ("new", {**NEW, "curation": {"rules": "web"}}, r"curation: field 'rules' is 'web'; give one of prose, code, n"),
+        ("new", {**NEW, "curation": {"rules": "web"}}, r"curation: field 'rules' is 'web'; give one of prose, prose_punctuation, code, n"),
         (
             "new",
             {**NEW, "curation": {"min_retention": 2}},

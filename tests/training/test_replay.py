@@ -20,7 +20,7 @@ from marin_core.store import ArtifactSpec, Store
 from tests.conftest import REPOSITORY, LabEnvironment
 
 pytestmark = pytest.mark.slow
-CELL = "4e9-d0040"
+CELL = "8e9-d0040"
 STEPS = 6
 
 

@@ -18,7 +18,7 @@ from marin_core.store import ArtifactSpec, Store
 from tests.conftest import REPOSITORY, LabEnvironment
 
 pytestmark = pytest.mark.slow
-CELL = "4e9-d0056"
+CELL = "8e9-d0056"
 
 
 def start_worker(lab: LabEnvironment, store: Store, spec: ArtifactSpec, every_steps: int = 5) -> subprocess.Popen[str]:
