@@ -56,6 +56,10 @@ class Job:
         return ArtifactSpec(f"{folder}/{self.name}", "benchmark", "1", {"tag": self.tag, **self.options})
 
     @property
+    def module(self) -> str:
+        return f"marin_core.data.{MODULES.get(self.stage, self.stage)}"
+
+    @property
     def source(self) -> Source:
         layout = Layout(format="parquet", id_field="source_id")
         curation = Curation(**self.options.get("curation", {}))
@@ -74,25 +78,21 @@ class Job:
             extra = [{"small": Set(self.store, "small").artifact("normalized")}]
         if self.stage == "tokenize":
             extra = [store.artifact(TOKENIZER), self.options["validation_share"], "document"]
-        module = importlib.import_module(f"marin_core.data.{MODULES.get(self.stage, self.stage)}")
-        return getattr(module, f"{self.stage}_stage")(self.source, *inputs, *extra, workspace, lambda line: None)
+        return getattr(importlib.import_module(self.module), f"{self.stage}_stage")(
+            self.source, *inputs, *extra, workspace, lambda line: None
+        )
 
 
 def stage(
     clock: Clock, job: dict[str, Any], warm_up: bool = True, keep: bool = False, links: str | None = None
 ) -> dict[str, Any]:
-    """Build the artifact of a job. Facts: its summary, its `spec` (to be read if `keep`), and, after a warm-up on the
-    set `small`, `small_cpu_s`: what that takes once warm, which is mostly what the stage takes for any input.
+    """Build the artifact of a job. Facts: its summary, and its `spec`, to be read if `keep`.
 
-    `links` is where near-duplicates are written to in the form of `similarity.py`.
+    Before the clock: what the stage imports, and, to `warm_up`, the stage over the set `small`. `links` is where
+    near-duplicates are written to in the form of `similarity.py`.
     """
     work = Job(**job, tag=uuid.uuid4().hex)
-    small = 0.0
-    if warm_up:
-        warm(job)
-        before = cpu_seconds()
-        warm(job)
-        small = cpu_seconds() - before
+    warm(job, warm_up)
     ranks = Ranks(job, clock.cores, warm_up) if clock.cores > 1 else None
     store = Store(work.store)
     with clock, store.writer(work.spec) as writer:
@@ -103,18 +103,18 @@ def stage(
         ranks.close()
         clock.cpu_s += ranks.cpu_s
         clock.rss_mb = max(clock.rss_mb, ranks.peak_mb)
-    facts = {"summary": summary, "small_cpu_s": small, "spec": work.spec.to_json()}
     if links:
         write_links(store, work.spec, links)
     if not keep:
         store.fs.rm(store.url(work.spec), recursive=True)
-    return facts
+    return {"summary": summary, "spec": work.spec.to_json()}
 
 
-def warm(job: dict[str, Any]) -> None:
-    """Import what the stage uses and run it once over the set `small`."""
-    for library in LIBRARIES:
-        importlib.import_module(library)
+def warm(job: dict[str, Any], warm_up: bool) -> None:
+    for module in (*LIBRARIES, Job(**job).module):
+        importlib.import_module(module)
+    if not warm_up:
+        return
     work = Job(**{**job, "name": "small", "inputs": {}}, tag=uuid.uuid4().hex)
     store = Store(work.store)
     with store.writer(work.spec) as writer:
@@ -133,8 +133,7 @@ class Ranks:
         self._pools = [ProcessPoolExecutor(1, context) for _ in range(cores)]
         for core, pool in zip(sorted(os.sched_getaffinity(0)), self._pools, strict=True):
             pool.submit(os.sched_setaffinity, 0, [core]).result()
-            if warm_up:
-                pool.submit(warm, job).result()
+            pool.submit(warm, job, warm_up).result()
 
     def close(self) -> None:
         for pool in self._pools:
