@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 from marin_core import environment
-from marin_core.data.catalogue import select_sources
-from marin_core.data.minhash import MinHashConfig
-from marin_core.data.mixture import MixtureConfig
-from marin_core.data.sources import Source
+from marin_core.data.mixing.config import MixtureConfig
+from marin_core.data.near_duplicates.config import MinHashConfig
+from marin_core.data.sources.catalogue import select_sources
+from marin_core.data.sources.declaration import Source
 from marin_core.errors import MarinError
 from marin_core.recipes import RECIPES, CompletedAdamHParams, ScalingRecipe
 

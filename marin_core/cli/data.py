@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from marin_core.data.replay import Replay, ReplayedSequence
+from marin_core.data.mixing.replay import Replay, ReplayedSequence
 from marin_core.errors import MarinError
 from marin_core.graph import LabGraph
 from marin_core.profile import Profile, load_profile

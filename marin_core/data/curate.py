@@ -20,7 +20,7 @@ from marin_core.data.documents import (
     text_batches,
     write_part,
 )
-from marin_core.data.sources import Source
+from marin_core.data.sources.declaration import Source
 from marin_core.data.stages import Counts, Phase, Stage
 from marin_core.errors import MarinError
 from marin_core.store import Artifact, Workspace

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-from marin_core.data.sources import FolderOrigin
+from marin_core.data.sources.declaration import FolderOrigin
 from marin_core.graph.sources import SourceArtifacts, evaluation_artifacts, training_artifacts
 from marin_core.graph.specs import artifact
 from marin_core.profile import PretrainedTokenizer, Profile, Scale

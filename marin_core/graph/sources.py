@@ -5,10 +5,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from marin_core.data.contamination import contamination_config
-from marin_core.data.minhash import MinHashConfig
-from marin_core.data.quality_rules import rules_config
-from marin_core.data.sources import Source
+from marin_core.data.contamination.config import contamination_config
+from marin_core.data.near_duplicates.config import MinHashConfig
+from marin_core.data.quality.config import rules_config
+from marin_core.data.sources.declaration import Source
 from marin_core.graph.specs import artifact
 from marin_core.store import ArtifactSpec
 

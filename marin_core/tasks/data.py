@@ -1,18 +1,19 @@
 """Tasks of the data plane: an artifact's config and inputs to the stages and functions of `marin_core.data`."""
 
 from marin_core.build import Build, Outcome
-from marin_core.data.acquire import acquire_stage
-from marin_core.data.contamination import contamination_stage
+from marin_core.data.contamination.stage import contamination_stage
 from marin_core.data.curate import curate_stage
-from marin_core.data.minhash import MinHashConfig
-from marin_core.data.mixture import MixtureConfig, build_mixture
-from marin_core.data.near_duplicates import near_duplicates_stage
-from marin_core.data.normalize import normalize_stage
-from marin_core.data.quality import quality_stage
-from marin_core.data.shards import tokenize_stage
-from marin_core.data.sources import Source
+from marin_core.data.mixing.config import MixtureConfig
+from marin_core.data.mixing.mixture import build_mixture
+from marin_core.data.near_duplicates.config import MinHashConfig
+from marin_core.data.near_duplicates.stage import near_duplicates_stage
+from marin_core.data.normalization.stage import normalize_stage
+from marin_core.data.quality.stage import quality_stage
+from marin_core.data.sources.acquire import acquire_stage
+from marin_core.data.sources.declaration import Source
 from marin_core.data.stages import Stage
-from marin_core.data.tokenizer import fetch_tokenizer, train_tokenizer
+from marin_core.data.tokens.shards import tokenize_stage
+from marin_core.data.tokens.tokenizer import fetch_tokenizer, train_tokenizer
 from marin_core.errors import MarinError
 from marin_core.graph.sources import EVALUATION_ROLE
 from marin_core.store import canonical_json

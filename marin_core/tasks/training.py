@@ -3,8 +3,8 @@
 import os
 
 from marin_core.build import Build, Outcome
-from marin_core.data.mixture import mixture_order
-from marin_core.data.shards import check_tokenizer
+from marin_core.data.mixing.mixture import mixture_order
+from marin_core.data.tokens.shards import check_tokenizer
 from marin_core.errors import MarinError
 from marin_core.recipes import TrainPlan
 from marin_core.store import ArtifactSpec

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from marin_core.data.order import MixtureOrder
+from marin_core.data.mixing.order import MixtureOrder
 
 if TYPE_CHECKING:
     from haliax import Axis

@@ -9,7 +9,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from marin_core.data.order import MixtureOrder
+from marin_core.data.mixing.order import MixtureOrder
 from marin_core.recipes import TrainPlan
 from marin_core.training.examples import ordered_data
 

@@ -19,7 +19,7 @@ from measuring import Clock, cpu_seconds, peak_mb, threads
 from outputs import write_links
 from preparation import TOKENIZER
 
-from marin_core.data.sources import Curation, FolderOrigin, Layout, Source
+from marin_core.data.sources.declaration import Curation, FolderOrigin, Layout, Source
 from marin_core.data.stages import Phase, Stage, run_items, run_stage
 from marin_core.store import ArtifactSpec, Store, Workspace
 
@@ -71,7 +71,7 @@ class Job:
         inputs = [store.artifact(specs.get(role) or documents.spec(role)) for role in INPUTS[self.stage]]
         extra: list[Any] = []
         if self.stage == "near_duplicates":
-            from marin_core.data.minhash import MinHashConfig
+            from marin_core.data.near_duplicates.config import MinHashConfig
 
             extra = [MinHashConfig(**self.options.get("minhash", {}))]
         if self.stage == "contamination":

@@ -7,7 +7,7 @@ import polars as pl
 import xxhash
 
 from marin_core.data.documents import write_part
-from marin_core.data.sources import Curation, FolderOrigin, Layout, Source
+from marin_core.data.sources.declaration import Curation, FolderOrigin, Layout, Source
 from marin_core.data.stages import Counts, Phase, Stage, run_items, run_stage
 from marin_core.store import Artifact, ArtifactSpec, Store, Workspace
 

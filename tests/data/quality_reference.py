@@ -5,8 +5,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Sequence
 
-from marin_core.data.quality_rules import CodeRules, ProseRules, Rules
-from marin_core.data.repetition import RepetitionRules
+from marin_core.data.quality.config import CodeRules, ProseRules, RepetitionRules, Rules
 
 
 def reference_reason(rules: Rules | None, text: str) -> str | None:

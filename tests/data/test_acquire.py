@@ -16,10 +16,10 @@ import fsspec
 import polars as pl
 import pytest
 
-from marin_core.data.acquire import acquire_stage
-from marin_core.data.catalogue import parse_source
-from marin_core.data.patience import Patience
-from marin_core.data.sources import Source
+from marin_core.data.sources.acquire import acquire_stage
+from marin_core.data.sources.catalogue import parse_source
+from marin_core.data.sources.declaration import Source
+from marin_core.data.sources.patience import Patience
 from marin_core.data.stages import counts_of, run_items, run_stage
 from marin_core.errors import MarinError
 from marin_core.store import Artifact, ArtifactSpec, Store, Workspace
@@ -34,7 +34,7 @@ HUB = parse_source(
 )
 ACQUIRE = """
 import sys
-from marin_core.data.acquire import acquire_stage
+from marin_core.data.sources.acquire import acquire_stage
 from marin_core.data.stages import run_stage
 from marin_core.store import ArtifactSpec, Store
 from tests.data.test_acquire import HUB, SPEC

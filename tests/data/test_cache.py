@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from marin_core.data.cache import Part, PartReader, PartWriter, write_ledger
+from marin_core.data.tokens.cache import Part, PartReader, PartWriter, write_ledger
 from marin_core.errors import MarinError
 from marin_core.store import Workspace
 
@@ -109,8 +109,8 @@ def test_writing_needs_neither_levanter_nor_jax(tmp_path: Path) -> None:
 
     script = (
         "import sys, fsspec, numpy as np\n"
-        "import marin_core.data.shards\n"
-        "from marin_core.data.cache import PartWriter\n"
+        "import marin_core.data.tokens.shards\n"
+        "from marin_core.data.tokens.cache import PartWriter\n"
         "from marin_core.store import Workspace\n"
         "workspace = Workspace(sys.argv[1], fsspec.filesystem('file'), lambda: None)\n"
         "writer = PartWriter(workspace, 'part', ['input_ids'])\n"

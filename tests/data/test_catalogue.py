@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from marin_core.data.acquire import acquire_stage
-from marin_core.data.catalogue import load_catalogue, parse_source, select_sources
-from marin_core.data.sources import (
+from marin_core.data.sources.acquire import acquire_stage
+from marin_core.data.sources.catalogue import load_catalogue, parse_source, select_sources
+from marin_core.data.sources.declaration import (
     INSTALLED_LAYOUT,
     Curation,
     FolderOrigin,
@@ -172,7 +172,11 @@ def test_a_new_family_is_one_entry() -> None:
         ("new", {**NEW, "files": "*.jsonl"}, r"^source 'new': field 'files' is '\*.jsonl'; give a list of strings$"),
         ("new", {**NEW, "files": []}, r"^source 'new': field 'files' is empty; give at least one$"),
         ("new", {**NEW, "role": "test"}, r"^source 'new': field 'role' is 'test'; give one of train, evaluation$"),
-        ("new", {**NEW, "curation": {"rules": "web"}}, r"curation: field 'rules' is 'web'; give one of prose, prose_punctuation, code, n"),
+        (
+            "new",
+            {**NEW, "curation": {"rules": "web"}},
+            r"curation: field 'rules' is 'web'; give one of prose, prose_punctuation, code, n",
+        ),
         (
             "new",
             {**NEW, "curation": {"min_retention": 2}},

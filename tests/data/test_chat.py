@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
-from marin_core.data.chat import ChatEncoder
-from marin_core.data.encoder import load_reference
-from marin_core.data.tokenizer import TokenizerFiles, parse_tokenizer
+from marin_core.data.tokens.chat import ChatEncoder
+from marin_core.data.tokens.encoder import load_reference
+from marin_core.data.tokens.tokenizer import TokenizerFiles, parse_tokenizer
 from marin_core.errors import MarinError
 
 SPECIAL = ["<|begin_of_text|>", "<|end_of_text|>", "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"]

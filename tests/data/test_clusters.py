@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from marin_core.data import clusters
-from marin_core.data.clusters import Components, divide, star_edges
+from marin_core.data.near_duplicates import clusters
+from marin_core.data.near_duplicates.clusters import Components, divide, star_edges
 
 EDGES = st.lists(st.tuples(st.integers(0, 30), st.integers(0, 30)).filter(lambda edge: edge[0] != edge[1]), max_size=40)
 

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from marin_core.data import containment, gram_sets
-from marin_core.data.containment import ContainmentConfig, Decision, boilerplate, decide
-from marin_core.data.gram_sets import GramSets, overlaps
-from marin_core.data.gram_sets import gram_sets as sets_of
+from marin_core.data.near_duplicates import containment, gram_sets
+from marin_core.data.near_duplicates.containment import ContainmentConfig, Decision, boilerplate, decide
+from marin_core.data.near_duplicates.gram_sets import GramSets, overlaps
+from marin_core.data.near_duplicates.gram_sets import gram_sets as sets_of
 
 CONFIG = ContainmentConfig()
 GRAM_LISTS = st.lists(st.frozensets(st.integers(0, 40), max_size=25), min_size=1, max_size=14)

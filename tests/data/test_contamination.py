@@ -10,12 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from marin_core.data import contamination, flat_text
-from marin_core.data.boilerplate import LICENCE_NOTICES
-from marin_core.data.contamination import contamination_config, contamination_stage
-from marin_core.data.overlap import OverlapRules, common_above
+from marin_core.data.contamination import stage as contamination
+from marin_core.data.contamination.boilerplate import LICENCE_NOTICES
+from marin_core.data.contamination.config import OverlapRules, contamination_config
+from marin_core.data.contamination.overlap import common_above
+from marin_core.data.contamination.stage import contamination_stage
+from marin_core.data.flat import texts as flat_text
+from marin_core.data.flat.word_grams import WordGrams
 from marin_core.data.stages import run_items, run_stage
-from marin_core.data.word_grams import WordGrams
 from marin_core.errors import MarinError
 from marin_core.store import Artifact, ArtifactSpec, Store
 from tests.data.parts import commit_documents, commit_parts, documents, identity, read_folder, run_as_ranks, source

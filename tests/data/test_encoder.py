@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
 
-from marin_core.data.encoder import (
+from marin_core.data.tokens.encoder import (
     Encoder,
     FastEncoder,
     ReferenceEncoder,
@@ -23,7 +23,7 @@ from marin_core.data.encoder import (
     ordinary_json,
     text_rows,
 )
-from marin_core.data.tokenizer import TokenizerFiles, parse_tokenizer
+from marin_core.data.tokens.tokenizer import TokenizerFiles, parse_tokenizer
 
 BOS, EOS = "<|begin_of_text|>", "<|end_of_text|>"
 SPECIAL = [BOS, EOS, "<|eot_id|>"]

@@ -13,12 +13,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from marin_core.data.fetch import list_urls, open_remote
-from marin_core.data.listing import ListedFile
-from marin_core.data.patience import Patience
-from marin_core.data.sources import UrlOrigin
-from marin_core.data.transfer import Fetched, transfer
-from marin_core.data.web import retry_after
+from marin_core.data.sources.declaration import UrlOrigin
+from marin_core.data.sources.fetch import list_urls, open_remote
+from marin_core.data.sources.listing import ListedFile
+from marin_core.data.sources.patience import Patience
+from marin_core.data.sources.transfer import Fetched, transfer
+from marin_core.data.sources.web import retry_after
 from marin_core.errors import MarinError
 from tests.data.hub_server import Fault, HubServer, running
 

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from marin_core.data import flat_text
-from marin_core.data.characters import ALPHANUMERIC, BLANK, LETTER, MARK, character_classes
-from marin_core.data.flat_text import FlatTexts, Spans, text_hash
-from marin_core.data.hashing import ngram_hashes
+from marin_core.data.flat import texts as flat_text
+from marin_core.data.flat.characters import ALPHANUMERIC, BLANK, LETTER, MARK, character_classes
+from marin_core.data.flat.hashing import ngram_hashes
+from marin_core.data.flat.texts import FlatTexts, Spans, text_hash
 from tests.data.quality_reference import split_words
 
 # Few characters, so that every combination of letters, digits, blanks and punctuation occurs.

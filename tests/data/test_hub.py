@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from marin_core.data.hub import hub_remote, list_hub
-from marin_core.data.listing import ListedFile, Listing
-from marin_core.data.patience import Patience
-from marin_core.data.sources import HubOrigin
-from marin_core.data.transfer import Fetched, transfer
+from marin_core.data.sources.declaration import HubOrigin
+from marin_core.data.sources.hub import hub_remote, list_hub
+from marin_core.data.sources.listing import ListedFile, Listing
+from marin_core.data.sources.patience import Patience
+from marin_core.data.sources.transfer import Fetched, transfer
 from marin_core.errors import MarinError
 from tests.data.hub_server import Dataset, Fault, HubServer, git_sha1, running
 

@@ -8,9 +8,9 @@ from pydoc_data.topics import topics
 
 import pytest
 
-from marin_core.data.catalogue import load_catalogue
-from marin_core.data.installed import Document, read_installed
-from marin_core.data.sources import STANDARD_LIBRARY, InstalledOrigin
+from marin_core.data.sources.catalogue import load_catalogue
+from marin_core.data.sources.declaration import STANDARD_LIBRARY, InstalledOrigin
+from marin_core.data.sources.installed import Document, read_installed
 from marin_core.errors import MarinError
 
 SMALL = {
@@ -21,8 +21,8 @@ SMALL = {
 }
 PRINT_PATHS = """
 import sys
-from marin_core.data.installed import read_installed
-from marin_core.data.sources import InstalledOrigin
+from marin_core.data.sources.installed import read_installed
+from marin_core.data.sources.declaration import InstalledOrigin
 kind, size, *packages = sys.argv[1:]
 for document in read_installed(InstalledOrigin(kind, tuple(packages), int(size))):
     print(document.package, document.path)

@@ -9,8 +9,8 @@ import xxhash
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from marin_core.data.encoder import Rows
-from marin_core.data.judge import MAX_BYTES, MAX_DOCUMENT_BYTES, MAX_DOCUMENTS, Sample, Sampled, judge
+from marin_core.data.tokens.encoder import Rows
+from marin_core.data.tokens.judge import MAX_BYTES, MAX_DOCUMENT_BYTES, MAX_DOCUMENTS, Sample, Sampled, judge
 from marin_core.errors import MarinError
 
 SPELLED = "<|end|>"

@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from marin_core.data.minhash import WORD_SHINGLES, MinHashConfig, band_hashes, banded, signatures
-from marin_core.data.ngrams import BLANK, Cleaning, Grams, batches, clean_codes, gram_hashes
+from marin_core.data.flat.ngrams import BLANK, Cleaning, Grams, batches, clean_codes, gram_hashes
+from marin_core.data.near_duplicates.config import WORD_SHINGLES, MinHashConfig
+from marin_core.data.near_duplicates.minhash import band_hashes, banded, signatures
 
 TEXTS = st.lists(st.text() | st.text(alphabet="aB1 .,\n世ไé", max_size=40), max_size=12)
 GRAMS = st.builds(Grams, st.integers(1, 6), st.sampled_from(["characters", "words"]), st.sampled_from([3, 20, 1000]))

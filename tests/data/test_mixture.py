@@ -7,7 +7,8 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from marin_core.data.mixture import MixtureConfig, block_counts, build_mixture, mixture_order
+from marin_core.data.mixing.config import MixtureConfig
+from marin_core.data.mixing.mixture import block_counts, build_mixture, mixture_order
 from marin_core.errors import MarinError
 from marin_core.store import Artifact, ArtifactSpec, Store
 

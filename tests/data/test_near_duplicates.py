@@ -12,10 +12,10 @@ import numpy as np
 import polars as pl
 import pytest
 
-from marin_core.data import near_duplicate_plan
 from marin_core.data.documents import write_part
-from marin_core.data.minhash import WORD_SHINGLES, MinHashConfig
-from marin_core.data.near_duplicates import near_duplicates_stage
+from marin_core.data.near_duplicates import plan as near_duplicate_plan
+from marin_core.data.near_duplicates.config import WORD_SHINGLES, MinHashConfig
+from marin_core.data.near_duplicates.stage import near_duplicates_stage
 from marin_core.data.stages import Counts, Stage, run_stage
 from marin_core.errors import MarinError
 from marin_core.store import ArtifactRecord, ArtifactSpec, Store, Workspace

@@ -22,11 +22,11 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from marin_core.data.merge import Sizes
-from marin_core.data.normalize import REJECTS, SIZES, RawFile, count_parts, group_files, normalize_stage
-from marin_core.data.sources import Curation, FolderOrigin, Layout, Source
+from marin_core.data.normalization.merge import Sizes
+from marin_core.data.normalization.stage import REJECTS, SIZES, RawFile, count_parts, group_files, normalize_stage
+from marin_core.data.normalization.text import MAX_WHITESPACE_RUN, digests, hex_ids, normalize_texts, normalized_text
+from marin_core.data.sources.declaration import Curation, FolderOrigin, Layout, Source
 from marin_core.data.stages import run_stage
-from marin_core.data.text import MAX_WHITESPACE_RUN, digests, hex_ids, normalize_texts, normalized_text
 from marin_core.errors import MarinError
 from marin_core.store import Artifact, ArtifactRecord, ArtifactSpec, Store
 from tests.data.parts import identity, read_folder, run_as_ranks

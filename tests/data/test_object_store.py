@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from marin_core.data.acquire import acquire_stage
-from marin_core.data.catalogue import parse_source
-from marin_core.data.fetch import list_urls, open_remote
-from marin_core.data.listing import ListedFile
-from marin_core.data.patience import Patience
-from marin_core.data.sources import UrlOrigin
+from marin_core.data.sources.acquire import acquire_stage
+from marin_core.data.sources.catalogue import parse_source
+from marin_core.data.sources.declaration import UrlOrigin
+from marin_core.data.sources.fetch import list_urls, open_remote
+from marin_core.data.sources.listing import ListedFile
+from marin_core.data.sources.patience import Patience
+from marin_core.data.sources.transfer import transfer
 from marin_core.data.stages import run_stage
-from marin_core.data.transfer import transfer
 from marin_core.errors import MarinError
 from marin_core.store import ArtifactSpec, Store
 from tests.store.test_objects import gcs_url

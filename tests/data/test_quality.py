@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from marin_core.data.installed import read_installed
-from marin_core.data.quality import quality_stage
-from marin_core.data.quality_rules import CodeRules, ProseRules, Rules, reasons, rules_config
-from marin_core.data.repetition import RepetitionRules
-from marin_core.data.sources import InstalledOrigin
+from marin_core.data.quality.config import CodeRules, ProseRules, RepetitionRules, Rules, rules_config
+from marin_core.data.quality.rules import reasons
+from marin_core.data.quality.stage import quality_stage
+from marin_core.data.sources.declaration import InstalledOrigin
+from marin_core.data.sources.installed import read_installed
 from marin_core.data.stages import run_items, run_stage
 from marin_core.errors import MarinError
 from marin_core.store import Artifact, ArtifactSpec, Store

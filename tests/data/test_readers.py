@@ -24,8 +24,8 @@ from warcio.warcwriter import WARCWriter
 from marin_core.data.readers import MAX_RECORD_BYTES, batch_schema, columns_of, compression_of, read_batches
 from marin_core.data.readers.html import html_text
 from marin_core.data.readers.jsonl import read_jsonl
-from marin_core.data.rejects import FileRejects, Rejects, write_rejects
-from marin_core.data.sources import Layout
+from marin_core.data.readers.rejects import FileRejects, Rejects, write_rejects
+from marin_core.data.sources.declaration import Layout
 from marin_core.errors import MarinError
 
 JSONL, PARQUET, WARC, TEXT = Layout("jsonl"), Layout("parquet"), Layout("warc"), Layout("text")

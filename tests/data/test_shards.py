@@ -17,10 +17,10 @@ import numpy as np
 import polars as pl
 import pytest
 
-from marin_core.data.shards import Framing, check_tokenizer, tokenize_stage
-from marin_core.data.sources import FolderOrigin, Layout, Source
+from marin_core.data.sources.declaration import FolderOrigin, Layout, Source
 from marin_core.data.stages import run_stage
-from marin_core.data.tokenizer import load_tokenizer, special_ids, train_tokenizer
+from marin_core.data.tokens.shards import Framing, check_tokenizer, tokenize_stage
+from marin_core.data.tokens.tokenizer import load_tokenizer, special_ids, train_tokenizer
 from marin_core.errors import MarinError
 from marin_core.store import Artifact, ArtifactSpec, Store
 from tests.data.parts import commit_parts, identity, run_as_ranks

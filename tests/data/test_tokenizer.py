@@ -15,7 +15,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from marin_core.data.tokenizer import (
+from marin_core.data.tokens.tokenizer import (
     BOS,
     EOS,
     fetch_tokenizer,
@@ -136,7 +136,7 @@ def test_a_tokenizer_of_the_hub_is_taken_at_the_commit(tmp_path: Path, tokenizer
     (repository / "refs" / "v1").write_text(commit)
     script = (
         "import fsspec, json, sys\n"
-        "from marin_core.data.tokenizer import fetch_tokenizer\n"
+        "from marin_core.data.tokens.tokenizer import fetch_tokenizer\n"
         "from marin_core.store import Workspace\n"
         "workspace = Workspace(sys.argv[1], fsspec.filesystem('file'), lambda: None)\n"
         f"found = fetch_tokenizer(repository='lab/tokenizer', revision='v1', vocab_size={VOCAB_SIZE},"

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from marin_core.build import BuildOptions, build
-from marin_core.data.sources import FolderOrigin, Layout, Source, UrlOrigin
+from marin_core.data.sources.declaration import FolderOrigin, Layout, Source, UrlOrigin
 from marin_core.errors import MarinError
 from marin_core.jobs.ranks import local_ranks
 from marin_core.store import ArtifactRecord, ArtifactSpec, Store

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from marin_core.build import Build, BuildOptions
-from marin_core.data.replay import Replay, ReplayedSequence
-from marin_core.data.tokenizer import load_tokenizer, special_ids
+from marin_core.data.mixing.replay import Replay, ReplayedSequence
+from marin_core.data.tokens.tokenizer import load_tokenizer, special_ids
 from marin_core.graph import LabGraph
 from marin_core.jobs.process import worker_environment
 from marin_core.recipes import TrainPlan

@@ -1,5 +1,5 @@
 """Raw files of any declared layout as Arrow batches of bounded size. What is wrong with a file is told to its rejects,
-and the rest goes on. What a format needs is in a module of its own; what is made of the texts is in `normalize.py`."""
+and the rest goes on. What a format needs is in a module of its own; what is made of texts is in `normalization/`."""
 
 from collections.abc import Iterator
 from typing import IO
@@ -11,10 +11,10 @@ from marin_core.data.readers.compression import COMPRESSIONS, Unreadable, compre
 from marin_core.data.readers.fields import MAX_RECORD_BYTES, batch_schema, columns_of
 from marin_core.data.readers.jsonl import read_jsonl
 from marin_core.data.readers.plain import read_plain
+from marin_core.data.readers.rejects import FileRejects
 from marin_core.data.readers.table import read_parquet
 from marin_core.data.readers.warc import read_warc
-from marin_core.data.rejects import FileRejects
-from marin_core.data.sources import Layout
+from marin_core.data.sources.declaration import Layout
 
 __all__ = ["COMPRESSIONS", "MAX_RECORD_BYTES", "batch_schema", "columns_of", "compression_of", "read_batches"]
 

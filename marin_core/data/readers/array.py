@@ -8,8 +8,8 @@ import pyarrow as pa
 
 from marin_core.data.readers.compression import Unreadable
 from marin_core.data.readers.jsonl import read_jsonl
-from marin_core.data.rejects import BROKEN_JSON, INVALID_UTF8, OVERSIZED, SCHEMA_KIND, FileRejects
-from marin_core.data.sources import Layout
+from marin_core.data.readers.rejects import BROKEN_JSON, INVALID_UTF8, OVERSIZED, SCHEMA_KIND, FileRejects
+from marin_core.data.sources.declaration import Layout
 
 MAX_FILE_BYTES = 512 << 20
 

@@ -6,7 +6,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from typing import IO, Any
 
-from marin_core.data.rejects import DAMAGED, TRAILING_GARBAGE, TRUNCATED
+from marin_core.data.readers.rejects import DAMAGED, TRAILING_GARBAGE, TRUNCATED
 
 # A zstd block of a few bytes can stand for 128 KiB: 8 KiB of input make at most 256 MiB.
 _INPUT, _OUTPUT = 8 << 10, 4 << 20

@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from marin_core.data.sources import Layout
+from marin_core.data.sources.declaration import Layout
 from marin_core.errors import MarinError
 
 # Longer records and texts are rejected: no document is that long, and one must fit in memory several times.

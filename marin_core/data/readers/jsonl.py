@@ -21,7 +21,7 @@ from marin_core.data.readers.fields import (
     value_as_string,
 )
 from marin_core.data.readers.lines import blocks_of_lines
-from marin_core.data.rejects import (
+from marin_core.data.readers.rejects import (
     BAD_MESSAGES,
     BROKEN_JSON,
     INVALID_UTF8,
@@ -29,7 +29,7 @@ from marin_core.data.rejects import (
     TEXT_NOT_STRING,
     FileRejects,
 )
-from marin_core.data.sources import Layout
+from marin_core.data.sources.declaration import Layout
 
 # Lines around a bad one that are parsed one by one with it.
 _FEW_LINES = 16

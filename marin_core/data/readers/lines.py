@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 
 from marin_core.data.readers.compression import Unreadable
 from marin_core.data.readers.fields import MAX_RECORD_BYTES
-from marin_core.data.rejects import OVERSIZED, FileRejects
+from marin_core.data.readers.rejects import OVERSIZED, FileRejects
 
 BLOCK_BYTES = 8 << 20
 _PIECE_BYTES = 1 << 20

@@ -5,8 +5,8 @@ from collections.abc import Iterable, Iterator
 import pyarrow as pa
 
 from marin_core.data.readers.fields import MAX_RECORD_BYTES, as_batch, batch_schema
-from marin_core.data.rejects import INVALID_UTF8, OVERSIZED, FileRejects
-from marin_core.data.sources import Layout
+from marin_core.data.readers.rejects import INVALID_UTF8, OVERSIZED, FileRejects
+from marin_core.data.sources.declaration import Layout
 
 
 def read_plain(chunks: Iterable[bytes], name: str, layout: Layout, rejects: FileRejects) -> Iterator[pa.RecordBatch]:

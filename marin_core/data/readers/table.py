@@ -19,7 +19,7 @@ from marin_core.data.readers.fields import (
     messages_of,
     reraise_of_store,
 )
-from marin_core.data.rejects import (
+from marin_core.data.readers.rejects import (
     BAD_MESSAGES,
     DAMAGED,
     INVALID_UTF8,
@@ -28,7 +28,7 @@ from marin_core.data.rejects import (
     SCHEMA_KIND,
     FileRejects,
 )
-from marin_core.data.sources import Layout
+from marin_core.data.sources.declaration import Layout
 
 _BATCH_BYTES, _BATCH_ROWS, _REPEATED_ROWS = 8 << 20, 16_384, 1_024
 _READ_BYTES = 4 << 20

@@ -9,8 +9,8 @@ import pyarrow as pa
 from marin_core.data.readers.compression import Unreadable, compression_of, read_chunks
 from marin_core.data.readers.fields import MAX_RECORD_BYTES, as_batch, batch_schema, reraise_of_store
 from marin_core.data.readers.html import html_text
-from marin_core.data.rejects import DAMAGED, OVERSIZED, TRUNCATED, FileRejects
-from marin_core.data.sources import Layout
+from marin_core.data.readers.rejects import DAMAGED, OVERSIZED, TRUNCATED, FileRejects
+from marin_core.data.sources.declaration import Layout
 
 _BATCH_BYTES = 4 << 20
 _HTML, _PLAIN = ("text/html", "application/xhtml+xml"), "text/plain"

@@ -1,0 +1,1 @@
+"""Contamination: documents that contain evaluation items."""

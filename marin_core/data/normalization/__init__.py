@@ -1,0 +1,1 @@
+"""Normalization: raw files as documents in one form, exact duplicates removed, sorted by id."""

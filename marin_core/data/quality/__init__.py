@@ -1,0 +1,1 @@
+"""Quality: which documents their rules keep, and why not the others."""

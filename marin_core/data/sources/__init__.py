@@ -1,0 +1,1 @@
+"""Sources: what is declared, and how its files get here."""

@@ -1,0 +1,1 @@
+"""Tokens: tokenizers, fast encoding under a judge, and shards in Levanter's cache format."""
