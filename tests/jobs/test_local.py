@@ -1,5 +1,6 @@
 """Jobs in real worker processes on this machine: warm, retried, cancelled, and clear about what went wrong."""
 
+import importlib.metadata
 import os
 import signal
 import subprocess
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from marin_core.build import BuildOptions
+from marin_core.data.sources.declaration import INSTALLED_LAYOUT, InstalledOrigin, Source
 from marin_core.errors import MarinError
 from marin_core.jobs import JobHandle, JobSpec, JobState, JobStatus, LocalLauncher, follow
 from marin_core.jobs.local import pool_threads
@@ -29,8 +31,18 @@ def launcher(store: Store, tmp_path: Path) -> Iterator[LocalLauncher]:
 
 
 def raw(package: str, max_bytes: int = 50_000) -> ArtifactSpec:
-    config = {"source": "code", "kind": "python", "packages": {package: "any"}, "max_bytes": max_bytes}
-    return ArtifactSpec(f"raw/{package}", "read_source", "1", config, {})
+    origin = InstalledOrigin("python", (package,), max_bytes)
+    source = Source("code", origin, "MIT", INSTALLED_LAYOUT)
+    identity = {"content": "python", "packages": {package: version(package)}, "max_bytes": max_bytes}
+    config = {"source": "code", "origin": identity}
+    return ArtifactSpec(f"raw/{package}", "acquire", "1", config, context={"source": source.to_json()})
+
+
+def version(package: str) -> str:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return "none"
 
 
 def worker_pids(store: Store) -> list[int]:
