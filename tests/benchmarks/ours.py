@@ -32,7 +32,7 @@ INPUTS = {
     "curate": ("normalized", "quality", "near_duplicates", "contamination"),
     "tokenize": ("curated",),
 }
-MODULES = {"tokenize": "shards"}
+MODULES = {"normalize": "normalization.stage", "curate": "curate", "tokenize": "tokens.shards"}
 WRITES = {"normalize": "normalized", "curate": "curated", "tokenize": "tokenized"}
 # Imported before the clock; the stages import them when they first use them.
 LIBRARIES = ("awkward", "gigatoken", "pyarrow.parquet", "rensa", "scipy.sparse.csgraph", "tensorstore", "tokenizers")
@@ -57,7 +57,7 @@ class Job:
 
     @property
     def module(self) -> str:
-        return f"marin_core.data.{MODULES.get(self.stage, self.stage)}"
+        return f"marin_core.data.{MODULES.get(self.stage, f'{self.stage}.stage')}"
 
     @property
     def source(self) -> Source:
