@@ -53,7 +53,14 @@ def main(
         raise click.UsageError("give either --plan or --serve")
     if (phase is None) != (lease_token is None):
         raise click.UsageError("--phase and --lease-token go together")
-    worker = Worker(Store(root), _private_stdout())
+    if rank >= world:
+        raise click.UsageError(f"--rank {rank} is not below --world {world}")
+    events = _private_stdout()
+    try:
+        worker = Worker(Store(root), events)
+    except MarinError as error:
+        _tell(events, {"event": "failed", "error": str(error)})
+        sys.exit(1)
     if serve:
         _serve(worker)
     else:
@@ -99,8 +106,7 @@ class Worker:
         self._tell({"event": "progress", "progress": dataclasses.asdict(progress)})
 
     def _tell(self, event: dict[str, Any]) -> None:
-        self._events.write(json.dumps(event) + "\n")
-        self._events.flush()
+        _tell(self._events, event)
 
     def _quiet_libraries(self, spec: ArtifactSpec) -> None:
         import logging
@@ -113,6 +119,11 @@ class Worker:
             root.removeHandler(handler)
             handler.close()
         print(f"--- {spec.label} {spec.fingerprint}", file=sys.stderr, flush=True)
+
+
+def _tell(events: IO[str], event: dict[str, Any]) -> None:
+    events.write(json.dumps(event) + "\n")
+    events.flush()
 
 
 def _serve(worker: Worker) -> None:

@@ -48,7 +48,7 @@ def at(step: int, batch: int | None, cell: str | None, as_json: bool, **order: A
     """The documents in the batch of a step."""
     profile = load_profile(order.pop("profile"))
     if cell is not None:
-        batch = _take_from_run(profile, cell, batch, order)
+        batch = _take_from_run(profile, cell, step, batch, order)
     if batch is None:
         raise click.UsageError("how many sequences has a batch? give --batch, or --run")
     sequences = _replay(profile, **order).batch(step, batch)
@@ -68,13 +68,15 @@ def order_hash(sequences: int, as_json: bool, **order: Any) -> None:
     click.echo(json.dumps({"sequences": sequences, "order_hash": digest}) if as_json else digest)
 
 
-def _take_from_run(profile: Profile, cell: str, batch: int | None, order: dict[str, Any]) -> int:
+def _take_from_run(profile: Profile, cell: str, step: int, batch: int | None, order: dict[str, Any]) -> int:
     graph = LabGraph.of(profile)
     if cell not in graph.candidates:
         raise MarinError(
             f"no run {cell!r} in the ladder of profile {profile.name}; there are {', '.join(graph.candidates)}"
         )
     plan = graph.plan(graph.candidates[cell])
+    if step >= plan.steps:
+        raise MarinError(f"run {cell} has {plan.steps} steps, from 0 to {plan.steps - 1}; there is no step {step}")
     for name, value in (("seed", plan.seed), ("seq_len", plan.seq_len), ("run_tokens", plan.tokens)):
         order[name] = value if order[name] is None else order[name]
     return batch or plan.batch_size
@@ -99,7 +101,10 @@ def _mixture(profile: Profile, store: Store, wanted: str | None) -> Artifact:
     if fingerprint:
         return store.committed(f"mixture/{name}", fingerprint)
     if own.name == f"mixture/{name}":
-        return store.artifact(own)
+        found = store.artifact(own)
+        if store.rebuilt_inputs(own, found.record):
+            raise MarinError(f"{own.name} is stale: its inputs were rebuilt with other content; materialize it again")
+        return found
     records = store.records(f"mixture/{name}")
     if not records:
         raise MarinError(f"no mixture {name!r} in the store {store.root}; profile {profile.name} has {own.name}")

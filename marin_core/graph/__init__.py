@@ -9,8 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-from marin_core.data.sources.declaration import FolderOrigin
-from marin_core.graph.sources import SourceArtifacts, evaluation_artifacts, training_artifacts
+from marin_core.graph.sources import SourceArtifacts, evaluation_artifacts, tokenizer_folder, training_artifacts
 from marin_core.graph.specs import artifact
 from marin_core.profile import PretrainedTokenizer, Profile, Scale
 from marin_core.recipes import Candidate, ScalingRecipe, TrainPlan
@@ -71,9 +70,8 @@ class LabGraph:
             folder = config.pop("folder")
             if folder is None:
                 return artifact(name, "fetch_tokenizer", config, {})
-            # Its content, not its place, is what it is.
-            content = FolderOrigin(folder, ("tokenizer*.json", "chat_template*")).identity()
-            return artifact(name, "fetch_tokenizer", {**config, "folder": content}, {}, context={"folder": folder})
+            identity = {**config, "folder": tokenizer_folder(folder)}
+            return artifact(name, "fetch_tokenizer", identity, {}, context={"folder": folder})
         trained_on = {name: self.curated[name] for name in self._training_sources}
         return artifact(name, "train_tokenizer", config, trained_on)
 
@@ -98,7 +96,7 @@ class LabGraph:
     @cached_property
     def mixture(self) -> ArtifactSpec:
         config = self.scale.mixture
-        components = {name: self.tokenized[name] for name in config.components}
+        components = {self.tokenized[name].name: self.tokenized[name] for name in config.components}
         return artifact(f"mixture/{config.name}", "mix", config.to_json(), {**components, "tokenizer": self.tokenizer})
 
     @property

@@ -1,6 +1,7 @@
 """What is made of one source: the specs of its stages, from its files to the documents that are tokenized."""
 
 import dataclasses
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -8,9 +9,9 @@ from typing import Any
 from marin_core.data.contamination.config import contamination_config
 from marin_core.data.near_duplicates.config import MinHashConfig
 from marin_core.data.quality.config import rules_config
-from marin_core.data.sources.declaration import Source
+from marin_core.data.sources.declaration import FolderOrigin, Source
 from marin_core.graph.specs import artifact
-from marin_core.store import ArtifactSpec
+from marin_core.store import ArtifactSpec, canonical_json
 
 EVALUATION_ROLE = "evaluation/"
 
@@ -67,6 +68,12 @@ def training_artifacts(
     )
     add("curated", "curate", {}, so_far("normalized", "quality", "near_duplicates", "contamination"))
     return SourceArtifacts(source, stages)
+
+
+def tokenizer_folder(folder: str) -> dict[str, Any]:
+    """What identifies a tokenizer in a local folder: its content, not its place."""
+    identity = FolderOrigin(folder, ("tokenizer*.json", "chat_template*")).identity()
+    return json.loads(canonical_json(identity))
 
 
 def _normalized(source: Source, raw: ArtifactSpec) -> ArtifactSpec:

@@ -1,7 +1,8 @@
 """Finding, building and committing artifacts.
 
 Layout: `{root}/{name}/{fingerprint}/…` with `artifact.json` written last; the lease lies beside it as
-`{fingerprint}.lease`. A directory without its record is an attempt, never an artifact.
+`{fingerprint}.lease`. A directory without its record is an attempt, never an artifact; what only the attempt needs lies
+in it under names with a dot.
 """
 
 import contextlib
@@ -22,9 +23,10 @@ from marin_core.store.backends import open_objects
 from marin_core.store.lease import Lease, LeaseLost
 from marin_core.store.record import ArtifactRecord, FileEntry, InputEntry, Provenance
 from marin_core.store.spec import ArtifactSpec, canonical_json, digest
-from marin_core.store.workspace import Workspace
+from marin_core.store.workspace import WORK, Workspace
 
 RECORD = "artifact.json"
+_ATTEMPT = ".attempt.json"
 
 
 class StoreError(MarinError):
@@ -130,7 +132,8 @@ class Store:
 
     def records(self, name: str) -> list[ArtifactRecord]:
         """Every committed record of a name, oldest first."""
-        paths = [path for path, _ in self.objects.list(f"{name}/") if path.endswith(f"/{RECORD}")]
+        with self._readable():
+            paths = [path for path, _ in self.objects.list(f"{name}/") if path.endswith(f"/{RECORD}")]
         found = [self.record(name, path.split("/")[-2]) for path in paths if path.count("/") == name.count("/") + 2]
         return sorted((r for r in found if r is not None), key=lambda r: r.provenance.ended)
 
@@ -222,7 +225,9 @@ class Store:
         lease = Lease.acquire(self.objects, f"{_folder(spec.name, spec.fingerprint)}.lease", on_wait)
         try:
             writer = Writer(self, spec, lease)
-            if writer.committed is None and not (resumable and writer.same_inputs_as_before()):
+            if writer.committed is not None:
+                writer.tidy()
+            elif not (resumable and writer.same_inputs_as_before()):
                 writer.clear()
             yield writer
         finally:
@@ -244,28 +249,43 @@ class Writer(Workspace):
             self.fs.makedirs(self.url, exist_ok=True)
 
     @property
+    def _attempt(self) -> str:
+        return f"{_folder(self.spec.name, self.spec.fingerprint)}/{_ATTEMPT}"
+
+    @property
+    def _contents(self) -> dict[str, str]:
+        return {role: entry.content for role, entry in self._inputs.items()}
+
+    @property
     def lease_token(self) -> int:
         """What ranks that work for this writer are told, to see when it is no longer theirs."""
         return self._lease.token
 
     def same_inputs_as_before(self) -> bool:
         """Whether an earlier attempt, if any, read inputs of the same content; then the work began when it did."""
-        path = f"{_folder(self.spec.name, self.spec.fingerprint)}.attempt"
-        inputs = {role: entry.content for role, entry in self._inputs.items()}
-        stored = self._store.objects.read(path)
+        stored = self._store.objects.read(self._attempt)
         before = json.loads(stored.data) if stored else {}
-        if before.get("inputs") == inputs:
-            self.started = before["started"]
-            return True
-        self._store.objects.delete(path)
-        self._store.objects.create(path, json.dumps({"inputs": inputs, "started": self.started}).encode())
-        return False
+        if before.get("inputs") != self._contents:
+            return False
+        self.started = before["started"]
+        return True
 
     def clear(self) -> None:
-        for folder in (self.url, self.work_path()):
-            if self.fs.exists(folder):
-                self.fs.rm(folder, recursive=True)
+        """Begin anew. What tells an earlier attempt's progress goes first, and what says that this attempt can be
+        resumed is written last: a kill in between leaves nothing to be mistaken for progress."""
+        for path in (self.work_path(), self.url):
+            if self.fs.exists(path):
+                self.fs.rm(path, recursive=True)
         self.fs.makedirs(self.url, exist_ok=True)
+        attempt = {"inputs": self._contents, "started": self.started}
+        self._store.objects.delete(self._attempt)
+        self._store.objects.create(self._attempt, json.dumps(attempt).encode())
+
+    def tidy(self) -> None:
+        """Remove what only an attempt needs."""
+        folder = _folder(self.spec.name, self.spec.fingerprint)
+        self._store.objects.delete(f"{folder}/{WORK}")
+        self._store.objects.delete(self._attempt)
 
     def commit(
         self,
@@ -308,7 +328,7 @@ class Writer(Workspace):
         self._lease.renew()
         if not self._store.objects.create(f"{folder}/{RECORD}", data):
             raise StoreError(f"{self.spec.label} was committed by another writer meanwhile; nothing was written")
-        self._store.objects.delete(f"{folder}.work")
+        self.tidy()
         return record
 
     def _input(self, spec: ArtifactSpec) -> InputEntry:
@@ -319,6 +339,8 @@ class Writer(Workspace):
         entries = []
         for path, size in self._store.objects.list(folder):
             relative = path.removeprefix(folder)
+            if relative.startswith("."):
+                continue  # of the attempt, or of a write that a kill cut off
             with self.fs.open(self.path(relative), "rb") as file:
                 entries.append(FileEntry(relative, size, hashlib.file_digest(cast("Any", file), "sha256").hexdigest()))
         return tuple(entries)

@@ -1,4 +1,7 @@
-"""Where an artifact's files are written while it is built: its own folder, and one for what is only on the way."""
+"""Where an artifact's files are written while it is built: its own folder, and in it one for what is only on the way.
+
+Names that begin with a dot at the top of the folder are never files of the artifact.
+"""
 
 import json
 from collections.abc import Callable
@@ -6,9 +9,11 @@ from typing import IO, Any, cast
 
 import fsspec
 
+WORK = ".work"
+
 
 class Workspace:
-    """The folder of an artifact under construction, and beside it a folder of intermediate files.
+    """The folder of an artifact under construction, and in it a folder of intermediate files.
 
     Held by the writer that will commit, or by one of several ranks that work for it. `check` raises LeaseLost once
     another writer took over; every `open` checks first.
@@ -23,7 +28,7 @@ class Workspace:
 
     def work_path(self, *parts: str) -> str:
         """URL of an intermediate file. It outlives a kill, so that work is resumed, and is gone after the commit."""
-        return "/".join([f"{self.url}.work", *parts])
+        return "/".join([self.url, WORK, *parts])
 
     def open(self, path: str, mode: str = "wb") -> IO[Any]:
         """Open a file of the artifact for writing, folders made as needed."""

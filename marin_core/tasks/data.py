@@ -15,7 +15,7 @@ from marin_core.data.stages import Stage
 from marin_core.data.tokens.shards import tokenize_stage
 from marin_core.data.tokens.tokenizer import fetch_tokenizer, train_tokenizer
 from marin_core.errors import MarinError
-from marin_core.graph.sources import EVALUATION_ROLE
+from marin_core.graph.sources import EVALUATION_ROLE, tokenizer_folder
 from marin_core.store import canonical_json
 
 
@@ -95,13 +95,16 @@ def train_bpe(build: Build) -> Outcome:
 
 
 def fetch_pretrained(build: Build) -> Outcome:
-    settings = {**build.spec.config, "folder": build.spec.context.get("folder")}
+    folder = build.spec.context.get("folder")
+    if folder is not None and tokenizer_folder(folder) != build.spec.config["folder"]:
+        raise MarinError(f"the tokenizer in {folder} has changed since this was planned; run it again")
+    settings = {**build.spec.config, "folder": folder}
     return Outcome(fetch_tokenizer(**settings, workspace=build.workspace, log=build.log))
 
 
 def mix(build: Build) -> Outcome:
     config = MixtureConfig.from_json(build.spec.config)
-    tokenized = {name: build.input(name) for name in config.components}
+    tokenized = {name: build.input(f"tokenized/{name}") for name in config.components}
     return Outcome(build_mixture(config, tokenized, build.workspace, build.log))
 
 

@@ -1,9 +1,10 @@
 """The training task: a plan and a mixture to `marin_core.training`."""
 
-import os
+import contextlib
+from collections.abc import Iterator
 
 from marin_core.build import Build, Outcome
-from marin_core.data.mixing.mixture import mixture_order
+from marin_core.data.mixing.mixture import component_artifact, mixture_order
 from marin_core.data.tokens.shards import check_tokenizer
 from marin_core.errors import MarinError
 from marin_core.recipes import TrainPlan
@@ -13,7 +14,6 @@ from marin_core.training.run import RunOptions, train
 
 
 def train_plan(build: Build) -> Outcome:
-    _stay_offline()
     plan = TrainPlan.from_json(dict(build.spec.config["plan"]))
     options = RunOptions(
         scratch=build.options.scratch,
@@ -21,7 +21,8 @@ def train_plan(build: Build) -> Outcome:
         checkpoint_every_steps=build.options.checkpoint_every_steps,
     )
     data = train_data(build, build.spec.inputs["mixture"], plan)
-    return Outcome(*train(plan, data, build.writer, options, build.log, build.report))
+    with _offline():
+        return Outcome(*train(plan, data, build.writer, options, build.log, build.report))
 
 
 def train_data(build: Build, mixture: ArtifactSpec, plan: TrainPlan) -> TrainData:
@@ -38,20 +39,26 @@ def train_data(build: Build, mixture: ArtifactSpec, plan: TrainPlan) -> TrainDat
             f"set the tokenizer's vocab_size in the profile"
         )
     content = build.store.artifact(mixture).read_json("mixture.json")
-    tokenized = {name: build.store.artifact(mixture.inputs[name]) for name in content["components"]}
+    tokenized = {name: component_artifact(build.store, content, name) for name in content["components"]}
     for artifact in tokenized.values():
         check_tokenizer(artifact, tokenizer)
     return TrainData(
         tokenizer=tokenizer.url,
         components={name: artifact.url for name, artifact in tokenized.items()},
         order=mixture_order(content, seq_len=plan.seq_len, seed=plan.seed, run_tokens=plan.tokens),
-        conversations=tuple(name for name in tokenized if mixture.inputs[name].config["messages_field"]),
+        conversations=tuple(name for name in tokenized if mixture.inputs[f"tokenized/{name}"].config["messages_field"]),
     )
 
 
-def _stay_offline() -> None:
-    """Everything a run reads is in the store; libraries that would ask a hub about it must not."""
-    import huggingface_hub.constants
+@contextlib.contextmanager
+def _offline() -> Iterator[None]:
+    """Everything a run reads is in the store; libraries that would ask a hub about it must not. The worker's next plan
+    may be a download."""
+    import huggingface_hub.constants as hub
 
-    os.environ["HF_HUB_OFFLINE"] = "1"
-    huggingface_hub.constants.HF_HUB_OFFLINE = True
+    before = hub.HF_HUB_OFFLINE
+    hub.HF_HUB_OFFLINE = True
+    try:
+        yield
+    finally:
+        hub.HF_HUB_OFFLINE = before

@@ -1,10 +1,13 @@
 """Stages: items done once, on any rank, in any order, and taken up again after a kill."""
 
+import dataclasses
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -44,8 +47,6 @@ def squares(workspace: Workspace, items: int, before: Callable[[int], None] = la
 @given(st.integers(1, 12), st.integers(1, 15), st.permutations(range(15)))
 @settings(deadline=None, max_examples=30)
 def test_any_number_of_ranks_in_any_order_writes_the_same_bytes(items: int, world: int, order: list[int]) -> None:
-    import tempfile
-
     with tempfile.TemporaryDirectory() as alone, tempfile.TemporaryDirectory() as shared:
         content = build(Store(alone), items)
         store = Store(shared)
@@ -80,6 +81,41 @@ def test_intermediate_files_are_gone_after_the_commit(tmp_path: Path) -> None:
     build(store, 4)
     assert sorted(file.path for file in store.artifact(SPEC).record.files) == [f"sums/{n:03d}" for n in range(4)]
     assert not list(tmp_path.rglob("*.work"))
+
+
+def test_deleting_the_folder_of_a_killed_attempt_begins_anew(tmp_path: Path) -> None:
+    store = Store(str(tmp_path))
+    with store.writer(SPEC, resumable=True) as writer:
+        run_items(squares(writer, 4).phases[0], writer, rank=0, world=2)
+    shutil.rmtree(store.url(SPEC))
+    assert build(store, 4) == build(Store(str(tmp_path / "whole")), 4)
+
+
+def test_a_kill_while_an_older_attempt_is_cleared_leaves_nothing_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, before = Store(str(tmp_path)), ArtifactSpec("raw/test", "acquire", "1")
+    spec = dataclasses.replace(SPEC, inputs={"raw": before})
+    commit_text(store, before, "old")
+    with store.writer(spec, resumable=True) as writer:
+        run_items(squares(writer, 4).phases[0], writer)
+    shutil.rmtree(store.url(before))
+    commit_text(store, before, "new")
+    remove = store.fs.rm
+
+    def killed(path: str, recursive: bool = False) -> None:
+        if not path.endswith(".work"):
+            raise KeyboardInterrupt
+        remove(path, recursive=recursive)
+
+    monkeypatch.setattr(store.fs, "rm", killed)
+    with pytest.raises(KeyboardInterrupt), store.writer(spec, resumable=True):
+        pass
+    monkeypatch.undo()
+    started: list[int] = []
+    with store.writer(spec, resumable=True) as writer:
+        run_items(squares(writer, 4, started.append).phases[0], writer)
+    assert started == [0, 1, 2, 3]
 
 
 def test_what_other_ranks_have_not_done_is_named(tmp_path: Path) -> None:
@@ -131,6 +167,13 @@ def test_a_killed_process_is_continued_with_the_same_bytes(tmp_path: Path, delay
     victim.wait()
     victim.stdout.close()
     assert build(Store(str(place)), 12) == build(Store(str(tmp_path / "whole")), 12)
+
+
+def commit_text(store: Store, spec: ArtifactSpec, text: str) -> None:
+    with store.writer(spec) as writer:
+        with writer.open("text") as file:
+            file.write(text.encode())
+        writer.commit({})
 
 
 def build(store: Store, items: int) -> str:

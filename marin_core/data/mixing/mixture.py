@@ -6,7 +6,7 @@ from typing import Any
 from marin_core.data.mixing.config import UNITS, MixtureConfig, WeightStage, check_weights
 from marin_core.data.mixing.order import MixtureOrder, MixtureStage
 from marin_core.errors import MarinError
-from marin_core.store import Artifact, Workspace
+from marin_core.store import Artifact, Store, Workspace
 
 
 def block_counts(weights: Mapping[str, float], block_size: int) -> dict[str, int]:
@@ -73,6 +73,22 @@ def mixture_order(
         seed=seed,
         shuffle=mixture["shuffle"],
     )
+
+
+def component_artifact(store: Store, mixture: Mapping[str, Any], name: str) -> Artifact:
+    """The shards of a component, as the mixture was made of them.
+
+    Raises:
+        MarinError: they are gone, or were built again with other content since.
+    """
+    entry = mixture["components"][name]
+    artifact = store.committed(entry["artifact"], entry["fingerprint"])
+    if artifact.record.content != entry["content"]:
+        raise MarinError(
+            f"{entry['artifact']} was built again with other content than mixture/{mixture['name']} was made of; "
+            f"materialize mixture/{mixture['name']} again"
+        )
+    return artifact
 
 
 def _simulated_share(mixture: Mapping[str, Any], run_tokens: int | None) -> float:

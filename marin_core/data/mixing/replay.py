@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cache, cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -11,12 +11,14 @@ import polars as pl
 import pyarrow.parquet as pq
 import xxhash
 
-from marin_core.data.mixing.mixture import mixture_order
+from marin_core.data.mixing.mixture import component_artifact, mixture_order
 from marin_core.data.mixing.order import MixtureOrder
 from marin_core.errors import MarinError
 from marin_core.store import Artifact, Store, canonical_json
 
 _HASHED_AT_ONCE = 1 << 16
+# Parts of an index, files and row groups that are held at once.
+_KEPT = 16
 
 
 @dataclass(frozen=True)
@@ -95,8 +97,7 @@ class Replay:
 
     @cache  # noqa: B019 (a replay lives as long as a command)
     def _component(self, name: str) -> "TokenizedDocuments":
-        entry = self._mixture["components"][name]
-        return TokenizedDocuments(self._store, self._store.committed(entry["artifact"], entry["fingerprint"]))
+        return TokenizedDocuments(self._store, component_artifact(self._store, self._mixture, name))
 
 
 class TokenizedDocuments:
@@ -148,14 +149,14 @@ class TokenizedDocuments:
         counts = [ledger["field_counts_by_shard"].get(name, {}).get("input_ids", 0) for name in names]
         return names, np.cumsum(counts, dtype=np.int64)
 
-    @cache  # noqa: B019
+    @lru_cache(maxsize=_KEPT)  # noqa: B019
     def _index(self, part: str) -> pl.DataFrame:
         return pl.read_parquet(self._tokenized.read(f"index/train/{part}.parquet"))
 
-    @cache  # noqa: B019
+    @lru_cache(maxsize=_KEPT)  # noqa: B019
     def _shard(self, shard: str) -> pq.ParquetFile:
         return pq.ParquetFile(self._curated.open(shard))
 
-    @cache  # noqa: B019
+    @lru_cache(maxsize=_KEPT)  # noqa: B019
     def _column(self, shard: str, group: int) -> Any:
         return self._shard(shard).read_row_group(group, columns=["text"])["text"]
