@@ -5,6 +5,7 @@ from typing import Any
 
 import dagster as dg
 
+from marin_assets.guards import emptied, retention
 from marin_assets.keys import asset_key
 from marin_assets.lab import Lab
 from marin_core.store import ArtifactSpec
@@ -30,10 +31,6 @@ def forecast_came_first(asset: str) -> dg.AssetCheckSpec:
     )
 
 
-# Stages that remove documents, by what their summaries say of it.
-STAGES_WITH_RETENTION = ("normalized", "quality", "near_duplicates", "contamination", "curated")
-
-
 def retention_is_above_threshold(asset: str) -> dg.AssetCheckSpec:
     return dg.AssetCheckSpec(
         "retention_is_above_threshold",
@@ -49,17 +46,14 @@ def check_retention(source: str, stage: str) -> Callable[[Lab], Sequence[dg.Asse
 
     def check(lab: Lab) -> Sequence[dg.AssetCheckResult]:
         made = lab.graph.sources[source]
-        kept, least = float(_summary(lab, made.stages[stage])["retention"]), made.source.curation.min_retention
+        kept, least = retention(made, stage, lab.store), made.source.curation.min_retention
         return [
             dg.AssetCheckResult(
                 check_name="retention_is_above_threshold",
                 passed=kept >= least,
                 severity=dg.AssetCheckSeverity.ERROR,
                 metadata={"retention": kept, "min_retention": least},
-                description=f"{stage}/{source} kept {kept:.1%} of its documents; at least {least:.1%} must stay. If "
-                "that is right, lower the source's min_retention or exempt it from the stage."
-                if kept < least
-                else None,
+                description=emptied(made, stage, kept) if kept < least else None,
             )
         ]
 

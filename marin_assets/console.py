@@ -58,6 +58,9 @@ def _event_text(event: DagsterEvent) -> str:
         if failure.user_failure_data and failure.user_failure_data.description:
             return failure.user_failure_data.description
         return failure.error.to_string() if failure.error else "failed"
+    if event.event_type is DagsterEventType.ASSET_CHECK_EVALUATION:
+        check = event.asset_check_evaluation_data
+        return f"{event.message}{f' {check.description}' if check.description else ''}"
     if event.event_type is DagsterEventType.RUN_FAILURE and event.job_failure_data.error:
         error = event.job_failure_data.error
         while error.cause:

@@ -1,6 +1,14 @@
-"""The one place that refuses accelerator work nobody asked for."""
+"""The one place that refuses work: accelerator work nobody asked for, and work on what a stage has all but emptied."""
 
 import dagster as dg
+
+from marin_core.errors import MarinError
+from marin_core.graph import LabGraph
+from marin_core.graph.sources import SourceArtifacts
+from marin_core.store import ArtifactSpec, Store
+
+# Stages that remove documents; their summaries say how many of them stayed.
+STAGES_WITH_RETENTION = ("normalized", "quality", "near_duplicates", "contamination", "curated")
 
 
 def refuse_unrequested_training(context: dg.AssetExecutionContext) -> None:
@@ -18,3 +26,34 @@ def refuse_unrequested_training(context: dg.AssetExecutionContext) -> None:
             f"select what to train, for instance: dagster asset materialize --select 'delphi/*'",
             allow_retries=False,
         )
+
+
+def refuse_emptied_inputs(graph: LabGraph, store: Store, spec: ArtifactSpec) -> None:
+    """Fail if `spec` would be made of a stage that kept too little of its source.
+
+    The stage's own check blocks only the run that built it; a later run finds the stage committed.
+
+    Raises:
+        MarinError: an input kept less than its source's `min_retention`.
+    """
+    for made in graph.sources.values():
+        for stage in STAGES_WITH_RETENTION:
+            upstream = made.stages.get(stage)
+            if upstream is not None and any(upstream.fingerprint == s.fingerprint for s in spec.inputs.values()):
+                kept = retention(made, stage, store)
+                if kept < made.source.curation.min_retention:
+                    raise MarinError(emptied(made, stage, kept))
+
+
+def retention(made: SourceArtifacts, stage: str, store: Store) -> float:
+    """The share of its documents that a committed stage kept."""
+    return float(store.artifact(made.stages[stage]).record.summary["retention"])
+
+
+def emptied(made: SourceArtifacts, stage: str, kept: float) -> str:
+    """What to say of a stage that kept too little."""
+    return (
+        f"{stage}/{made.source.name} kept {kept:.1%} of its documents, at least "
+        f"{made.source.curation.min_retention:.1%} must stay; look at what it removed, and if that is right lower the "
+        f"source's min_retention in the profile"
+    )

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import dagster as dg
 
+from marin_assets.guards import refuse_emptied_inputs
 from marin_assets.keys import asset_key
 from marin_assets.metadata import artifact_metadata, data_version, image_metadata
 from marin_assets.progress import JobProgress
@@ -74,6 +75,7 @@ class Lab:
         record = self.store.current(spec)
         reused = record is not None
         if record is None:
+            refuse_emptied_inputs(self.graph, self.store, spec)
             if TASKS[spec.task].light:
                 record = build(spec, self.store, self.options, context.log.info)
             else:

@@ -83,9 +83,11 @@ class StatusReader:
 
 
 def graph_status(graph: LabGraph, store: Store) -> ArtifactStatus:
-    """The status of the whole graph, as a tree from its last results up to the sources."""
+    """The status of the whole graph, as a tree from everything that nothing is made of up to the sources."""
     reader = StatusReader(store)
-    ends = [reader.status(spec) for spec in (graph.figures, graph.dataset)]
+    specs = list(graph.unpartitioned())
+    used = {upstream.fingerprint for spec in specs for upstream in spec.inputs.values()}
+    ends = [reader.status(spec) for spec in reversed(specs) if spec.fingerprint not in used]
     return ArtifactStatus(ArtifactSpec("delphi/*", "", ""), State.COMMITTED, inputs=tuple(ends))
 
 

@@ -85,7 +85,8 @@ class Worker:
             if rank is not None:
                 run_rank(spec, self._store, rank, options, self._log, self._report)
             else:
-                start_ranks = local_ranks(self._store, options.ranks, self._log) if options.ranks > 1 else None
+                ranks = local_ranks(self._store, options.ranks, self._log, self._report)
+                start_ranks = ranks if options.ranks > 1 else None
                 build(spec, self._store, options, self._log, self._report, start_ranks)
         except MarinError as error:
             self._tell({"event": "failed", "error": str(error)})

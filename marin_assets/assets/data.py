@@ -5,6 +5,7 @@ import dagster as dg
 
 from marin_assets import checks
 from marin_assets.assets.factory import artifact_asset
+from marin_assets.guards import STAGES_WITH_RETENTION
 from marin_core.graph import LabGraph
 from marin_core.graph.sources import SourceArtifacts
 
@@ -50,7 +51,7 @@ def _source_assets(graph: LabGraph, made: SourceArtifacts) -> list[dg.AssetsDefi
 def _stage_asset(made: SourceArtifacts, stage: str) -> dg.AssetsDefinition:
     source, spec = made.source, made.stages[stage]
     description, kinds = _STAGES[stage]
-    watched = stage in checks.STAGES_WITH_RETENTION and source.role == "train"
+    watched = stage in STAGES_WITH_RETENTION and source.role == "train"
     return artifact_asset(
         spec,
         lambda g: g.sources[source.name].stages[stage],

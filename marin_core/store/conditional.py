@@ -19,15 +19,20 @@ class ConditionalObjects:
         try:
             obstore.put(self._store, path, data, mode="create", use_multipart=False)
         except AlreadyExistsError:
-            return False
+            return self._is_ours(path, data)
         return True
 
     def replace(self, path: str, data: bytes, version: str) -> bool:
         try:
             obstore.put(self._store, path, data, mode={"e_tag": version}, use_multipart=False)
         except (PreconditionError, NotFoundError):
-            return False
+            return self._is_ours(path, data)
         return True
+
+    def _is_ours(self, path: str, data: bytes) -> bool:
+        """The client retries a put whose answer was lost, and is then refused by its own success."""
+        current = self.read(path)
+        return current is not None and current.data == data
 
     def read(self, path: str) -> StoredObject | None:
         try:

@@ -193,7 +193,7 @@ def test_a_remote_store_gets_the_same_files(hub: HubServer, store: Store) -> Non
 
 def test_files_that_have_arrived_are_not_fetched_again(hub: HubServer, store: Store) -> None:
     hub.faults["3.jsonl"] = [Fault(), Fault(cut_at=2_000), Fault(500), Fault(500)]
-    with pytest.raises(MarinError, match=r"^data/3\.jsonl: .*What has arrived is kept"):
+    with pytest.raises(MarinError, match=r"^data/3\.jsonl: .*Files that are complete are kept"):
         acquire(HUB, store)
     before = len(hub.seen)
     assert contents(acquire(HUB, store)) == {f"files/{path}": data for path, data in FILES.items()}
@@ -204,7 +204,7 @@ def test_files_that_have_arrived_are_not_fetched_again(hub: HubServer, store: St
 def test_after_a_kill_in_the_middle_of_a_file_the_rest_arrives(hub: HubServer, store: Store) -> None:
     hub.faults["2.jsonl"] = [Fault(), Fault(stall_at=3_000)]
     process = subprocess.Popen([sys.executable, "-c", ACQUIRE, store.root])
-    partial = Path(f"{store.url(SPEC)}.work/partial/00002")
+    partial = Path(f"{store.url(SPEC)}/.work/partial/00002")
     deadline = time.monotonic() + 60
     while not (partial.exists() and partial.stat().st_size == 3_000):
         assert time.monotonic() < deadline and process.poll() is None
@@ -219,7 +219,7 @@ def test_after_a_kill_in_the_middle_of_a_file_the_rest_arrives(hub: HubServer, s
 
 def test_nothing_is_left_of_the_download_but_the_artifact(hub: HubServer, store: Store, tmp_path: Path) -> None:
     acquire(HUB, store)
-    assert not Path(f"{store.url(SPEC)}.work").exists()
+    assert not Path(f"{store.url(SPEC)}/.work").exists()
     assert {path.name for path in tmp_path.iterdir()} == {"store"}
 
 

@@ -199,7 +199,9 @@ def test_a_refusal_is_final(server: HubServer, tmp_path: Path, status: int, advi
 
 @pytest.mark.parametrize("url", ["http://127.0.0.1:9/a.jsonl", "http://no-such-host.invalid/a.jsonl"])
 def test_no_network_is_one_line_that_says_what_could_not_be_reached(tmp_path: Path, url: str) -> None:
-    with pytest.raises(MarinError, match=r"a\.jsonl: \S+ cannot be reached: .*What has arrived is kept") as refused:
+    with pytest.raises(
+        MarinError, match=r"a\.jsonl: \S+ cannot be reached: .*Files that are complete are kept"
+    ) as refused:
         fetch(url, tmp_path / "a")
     assert "\n" not in str(refused.value)
 

@@ -202,7 +202,7 @@ def test_a_server_that_stays_ill_is_given_up_after_the_agreed_tries(
     hub: HubServer, fetch: Callable[[str], Fetched]
 ) -> None:
     hub.faults["small.jsonl"] = [Fault(500)] * 100
-    with pytest.raises(MarinError, match=r"^small.jsonl: the hub answers 500; gave up after 3 tries\. What .* kept"):
+    with pytest.raises(MarinError, match=r"^small.jsonl: the hub answers 500; gave up after 3 tries\. Files .* kept"):
         fetch("small.jsonl")
     assert len(hub.requests_for("small.jsonl")) == 3
 
@@ -253,7 +253,9 @@ def test_what_is_not_there_is_named_in_one_line(hub: HubServer, origin: HubOrigi
 
 def test_no_network_is_one_line_that_says_what_could_not_be_reached(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
-    with pytest.raises(MarinError, match=r"127\.0\.0\.1:9 cannot be reached: .*What has arrived is kept") as refused:
+    with pytest.raises(
+        MarinError, match=r"127\.0\.0\.1:9 cannot be reached: .*Files that are complete are kept"
+    ) as refused:
         listed()
     assert "\n" not in str(refused.value)
 

@@ -159,7 +159,7 @@ def test_a_killed_run_is_resumed_to_the_same_bytes(tmp_path: Path, planted: dict
     _, expected = found(Store(str(tmp_path / "whole")), texts, parts=6)
     store = Store(str(tmp_path / "killed"))
     commit_inputs(store, texts, parts=6)
-    work = Path(f"{store.url(NEAR)}.work")
+    work = Path(f"{store.url(NEAR)}/.work")
     for phase in ("sign", "gather"):
         kill_when_begun(store, work / "done" / phase)
         assert store.record(NEAR.name, NEAR.fingerprint) is None

@@ -189,7 +189,7 @@ def test_a_killed_build_goes_on_to_the_same_bytes(tmp_path: Path, store: Store) 
     commit_inputs(again)
     command = [sys.executable, "-m", "tests.data.test_shards", str(tmp_path)]
     running = subprocess.Popen(command, env={**os.environ, "PYTHONPATH": str(Path.cwd())})
-    marker = Path(again.url(TOKENIZED) + ".work") / "done" / "encode" / "00001.json"
+    marker = Path(again.url(TOKENIZED) + "/.work") / "done" / "encode" / "00001.json"
     deadline = time.monotonic() + 60
     while not marker.exists() and time.monotonic() < deadline and running.poll() is None:
         time.sleep(0.002)

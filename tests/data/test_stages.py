@@ -80,7 +80,7 @@ def test_intermediate_files_are_gone_after_the_commit(tmp_path: Path) -> None:
     store = Store(str(tmp_path))
     build(store, 4)
     assert sorted(file.path for file in store.artifact(SPEC).record.files) == [f"sums/{n:03d}" for n in range(4)]
-    assert not list(tmp_path.rglob("*.work"))
+    assert not list(tmp_path.rglob(".work"))
 
 
 def test_deleting_the_folder_of_a_killed_attempt_begins_anew(tmp_path: Path) -> None:

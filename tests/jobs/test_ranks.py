@@ -11,6 +11,7 @@ import pytest
 
 from marin_core.build import BuildOptions, build
 from marin_core.data.sources.declaration import FolderOrigin, Layout, Source, UrlOrigin
+from marin_core.data.stages import Progress
 from marin_core.errors import MarinError
 from marin_core.jobs.ranks import local_ranks
 from marin_core.store import ArtifactRecord, ArtifactSpec, Store
@@ -35,7 +36,13 @@ def raw(origin: FolderOrigin | UrlOrigin) -> ArtifactSpec:
 
 def acquire(store: Store, folder: Path, world: int) -> ArtifactRecord:
     spec, log = raw(FolderOrigin(str(folder))), list[str]()
-    return build(spec, store, BuildOptions(folder), log.append, start_ranks=local_ranks(store, world, log.append))
+    return build(
+        spec, store, BuildOptions(folder), log.append, start_ranks=local_ranks(store, world, log.append, ignore)
+    )
+
+
+def ignore(progress: Progress) -> None:
+    pass
 
 
 def test_one_two_and_five_ranks_write_the_same_bytes(tmp_path: Path, folder: Path) -> None:
@@ -49,7 +56,7 @@ def test_what_a_rank_found_wrong_is_the_error(tmp_path: Path) -> None:
     spec = raw(UrlOrigin(urls=(f"file://{tmp_path}/gone.txt",)))
     store = Store(str(tmp_path / "store"))
     with pytest.raises(MarinError, match=r"^raw/notes, phase \w+: .*gone.txt") as refused:
-        build(spec, store, BuildOptions(tmp_path), print, start_ranks=local_ranks(store, 2, print))
+        build(spec, store, BuildOptions(tmp_path), print, start_ranks=local_ranks(store, 2, print, ignore))
     assert "\n" not in str(refused.value)
     assert store.record(spec.name, spec.fingerprint) is None
 

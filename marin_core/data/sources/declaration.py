@@ -117,8 +117,8 @@ class Curation:
     """What happens to a source between its files and its curated documents.
 
     `rules` names the quality rules (`quality/config.py`). More than `max_reject_share` of unreadable records fails the
-    source; keeping less than `min_retention` of the documents in any stage fails it too, as a check that changes no
-    bytes.
+    source when it is normalized; a stage that keeps less than `min_retention` of the documents fails its check. Neither
+    changes a byte, and neither is part of an artifact's identity.
     """
 
     rules: Literal["prose", "prose_punctuation", "code", "none"] = "none"

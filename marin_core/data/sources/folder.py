@@ -1,4 +1,4 @@
-"""Lists the files of a `FolderOrigin` with their content's digests, and copies them. Nothing is fetched here."""
+"""Lists the files of a `FolderOrigin` with their content's digests. Nothing is copied here."""
 
 import hashlib
 from collections.abc import Sequence

@@ -76,7 +76,7 @@ def persist[T](
         asked = error.retry_after > patience.longest_asked
         why = f"it asks to wait {error.retry_after:.0f} s" if asked else f"gave up after {course.fruitless} tries"
         raise MarinError(
-            f"{what}: {error}; {why}. What has arrived is kept: run the same command again to go on from there"
+            f"{what}: {error}; {why}. Files that are complete are kept: run the same command again to go on"
         ) from None
 
 
