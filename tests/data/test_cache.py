@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from marin_core.data.tokens.cache import Part, PartReader, PartWriter, write_ledger
+from marin_core.data.tokens.cache import CacheReader, CacheWriter, Part, write_ledger
 from marin_core.errors import MarinError
 from marin_core.store import Workspace
 
@@ -67,7 +67,7 @@ def test_sequences_run_on_across_documents_and_parts(tmp_path: Path) -> None:
 def test_zeros_are_data(tmp_path: Path) -> None:
     workspace = workspace_in(str(tmp_path))
     part = write(workspace, "part", [[0] * 10, [0] * 6], file_values=4)
-    reader = PartReader(workspace.fs, workspace.path("part"), FIELDS)
+    reader = CacheReader(workspace.fs, workspace.path("part"), FIELDS)
     assert reader.part == part
     assert reader.row("input_ids", 1).tolist() == [0] * 6
 
@@ -88,7 +88,7 @@ def test_a_lost_file_is_a_one_line_error(tmp_path: Path, lost: str) -> None:
     write(workspace, "part", [[1, 2, 3], [4, 5, 6, 7, 8]], file_values=3)
     (tmp_path / "part" / lost).unlink()
     with pytest.raises(MarinError, match="check the disk and build the shards again") as refused:
-        PartReader(workspace.fs, workspace.path("part"), FIELDS)
+        CacheReader(workspace.fs, workspace.path("part"), FIELDS)
     assert "\n" not in str(refused.value)
 
 
@@ -99,7 +99,7 @@ def test_a_file_that_was_cut_off_is_a_one_line_error(tmp_path: Path, damaged: st
     path = tmp_path / "part" / damaged
     path.write_bytes(path.read_bytes()[:-20])
     with pytest.raises(MarinError, match="check the disk and build the shards again") as refused:
-        PartReader(workspace.fs, workspace.path("part"), FIELDS).row("input_ids", 1)
+        CacheReader(workspace.fs, workspace.path("part"), FIELDS).row("input_ids", 1)
     assert "\n" not in str(refused.value)
 
 
@@ -110,10 +110,10 @@ def test_writing_needs_neither_levanter_nor_jax(tmp_path: Path) -> None:
     script = (
         "import sys, fsspec, numpy as np\n"
         "import marin_core.data.tokens.shards\n"
-        "from marin_core.data.tokens.cache import PartWriter\n"
+        "from marin_core.data.tokens.cache import CacheWriter\n"
         "from marin_core.store import Workspace\n"
         "workspace = Workspace(sys.argv[1], fsspec.filesystem('file'), lambda: None)\n"
-        "writer = PartWriter(workspace, 'part', ['input_ids'])\n"
+        "writer = CacheWriter(workspace, 'part', ['input_ids'])\n"
         "writer.append(np.array([2]), {'input_ids': np.array([1, 2], np.int32)})\n"
         "writer.close({})\n"
         "print(sorted({'jax', 'levanter', 'transformers', 'torch'} & set(sys.modules)))"
@@ -124,7 +124,7 @@ def test_writing_needs_neither_levanter_nor_jax(tmp_path: Path) -> None:
 
 def write(workspace: Workspace, folder: str, rows: Sequence[Row], file_values: int = 1 << 25, at_once: int = 3) -> Part:
     """Write rows a few at a time; the mask of a token is whether it is odd."""
-    writer = PartWriter(workspace, folder, FIELDS, file_values)
+    writer = CacheWriter(workspace, folder, FIELDS, file_values)
     position = 0
     for start in range(0, len(rows), at_once):
         batch = rows[start : start + at_once]

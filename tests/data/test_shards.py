@@ -20,10 +20,11 @@ import pytest
 from marin_core.data.sources.declaration import FolderOrigin, Layout, Source
 from marin_core.data.stages import run_stage
 from marin_core.data.tokens.shards import Framing, check_tokenizer, tokenize_stage
-from marin_core.data.tokens.tokenizer import load_tokenizer, special_ids, train_tokenizer
+from marin_core.data.tokens.tokenizer import train_tokenizer
 from marin_core.errors import MarinError
 from marin_core.store import Artifact, ArtifactSpec, Store
 from tests.data.parts import commit_parts, identity, run_as_ranks
+from tests.reference import load_tokenizer, special_ids
 
 PARTS = 5
 DOCUMENTS = 1300

@@ -19,14 +19,13 @@ from marin_core.data.tokens.tokenizer import (
     BOS,
     EOS,
     fetch_tokenizer,
-    load_tokenizer,
     read_tokenizer,
-    special_ids,
     train_tokenizer,
 )
 from marin_core.errors import MarinError
 from marin_core.store import Artifact, ArtifactRecord, ArtifactSpec, Store
 from tests.data.parts import commit_parts
+from tests.reference import load_tokenizer, special_ids
 
 VOCAB_SIZE = 400
 SOURCES = ("code", "prose")

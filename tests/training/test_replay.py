@@ -12,12 +12,12 @@ import pytest
 
 from marin_core.build import Build, BuildOptions
 from marin_core.data.mixing.replay import Replay, ReplayedSequence
-from marin_core.data.tokens.tokenizer import load_tokenizer, special_ids
 from marin_core.graph import LabGraph
 from marin_core.jobs.process import worker_environment
 from marin_core.recipes import TrainPlan
 from marin_core.store import ArtifactSpec, Store
 from tests.conftest import REPOSITORY, LabEnvironment
+from tests.reference import load_tokenizer, special_ids
 
 pytestmark = pytest.mark.slow
 CELL = "8e9-d0040"

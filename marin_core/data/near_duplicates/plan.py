@@ -11,6 +11,7 @@ from functools import cached_property
 import numpy as np
 import polars as pl
 
+from marin_core.data.attributes import attribute_path
 from marin_core.data.documents import document_parts, read_part, text_batches
 from marin_core.data.flat.arrays import Array
 from marin_core.data.near_duplicates.config import MinHashConfig
@@ -63,7 +64,7 @@ class Plan:
 
     def verdicts(self, part: int) -> pl.DataFrame:
         """Id of every document of a part, and whether quality kept it."""
-        return read_part(self.quality, f"verdicts/{self.parts[part].rsplit('/', 1)[-1]}", ["id", "keep"])
+        return read_part(self.quality, attribute_path("verdicts", self.parts[part]), ["id", "keep"])
 
     def kept(self, part: int) -> Iterator[pl.DataFrame]:
         """The documents of a part that quality kept, in batches: key, id, text.

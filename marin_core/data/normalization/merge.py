@@ -48,7 +48,7 @@ def merge_part(blocks: Blocks, file: IO[bytes], spilled: pa.Schema, source: Sour
     """
     digests, lengths = _keys(blocks)
     kept = _first_of_equals(digests)
-    schema = part_schema(spilled)
+    schema = merged_schema(spilled)
     counts: list[Counts] = [{"documents": 0, "bytes": 0, "licences": {}}]
     with pq.ParquetWriter(file, schema, **_parquet_options(schema)) as writer:
         for rows in _by_bytes(kept, lengths, sizes.pass_):
@@ -63,7 +63,7 @@ def merge_part(blocks: Blocks, file: IO[bytes], spilled: pa.Schema, source: Sour
     return {**total(counts), "exact_duplicates": len(digests) - len(kept)}
 
 
-def part_schema(spilled: pa.Schema) -> pa.Schema:
+def merged_schema(spilled: pa.Schema) -> pa.Schema:
     """The columns of a part, all strings."""
     rest = [name for name in spilled.names[len(KEY_FIELDS) :] if name not in _FIRST_COLUMNS]
     return pa.schema([(name, pa.string()) for name in (*_FIRST_COLUMNS, *rest)])

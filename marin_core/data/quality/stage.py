@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import polars as pl
 
+from marin_core.data.attributes import attribute_path
 from marin_core.data.documents import document_parts, retention_summary, text_batches, write_part
 from marin_core.data.quality.config import rules_named
 from marin_core.data.quality.rules import reasons
@@ -35,7 +36,7 @@ def quality_stage(source: Source, normalized: Artifact, workspace: Workspace, lo
             frames.append(batch.select("id", keep=found.is_null(), reason=found))
             kept_bytes += int((batch["text"].str.len_bytes() * found.is_null()).sum())
         verdicts = pl.concat(frames) if frames else pl.DataFrame(schema=VERDICTS)
-        write_part(workspace, verdict_part(parts[item]), verdicts)
+        write_part(workspace, attribute_path("verdicts", parts[item]), verdicts)
         return {
             "documents_in": len(verdicts),
             "documents": int(verdicts["keep"].sum()),
@@ -55,11 +56,6 @@ def quality_stage(source: Source, normalized: Artifact, workspace: Workspace, lo
 
 
 VERDICTS = {"id": pl.String, "keep": pl.Boolean, "reason": pl.String}
-
-
-def verdict_part(part: str) -> str:
-    """Path of the verdicts of a normalized part."""
-    return f"verdicts/{part.rsplit('/', 1)[-1]}"
 
 
 def reason_counts(reasons: pl.Series) -> dict[str, int]:

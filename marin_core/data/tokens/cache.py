@@ -36,7 +36,7 @@ class Part:
     values: Mapping[str, int]
 
 
-class PartWriter:
+class CacheWriter:
     """Writes the rows of one part: batches of one flat array per field, all of them with the same row lengths."""
 
     def __init__(self, workspace: Workspace, folder: str, fields: Sequence[str], file_values: int = FILE_VALUES):
@@ -73,7 +73,7 @@ class PartWriter:
         return part
 
 
-class PartReader:
+class CacheReader:
     """A part as it lies on the disk, read through nothing but its own files.
 
     Raises:

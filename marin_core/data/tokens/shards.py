@@ -16,7 +16,7 @@ import pyarrow as pa
 from marin_core.data.documents import document_parts, text_batches
 from marin_core.data.sources.declaration import Source
 from marin_core.data.stages import Counts, Phase, Stage, total
-from marin_core.data.tokens.cache import LEDGER, Part, PartReader, write_ledger
+from marin_core.data.tokens.cache import LEDGER, CacheReader, Part, write_ledger
 from marin_core.data.tokens.chat import ChatEncoder
 from marin_core.data.tokens.encoder import Encoder, ReferenceEncoder, Rows, load_encoder, load_reference, text_rows
 from marin_core.data.tokens.judge import Sample, judge, row_digest
@@ -145,7 +145,7 @@ class _Tokenization:
         path = self.parts[item]
         name = PurePosixPath(path).stem
         folders = {split: self._workspace.path(split, name) for split in self._splits}
-        readers = {split: PartReader(self._workspace.fs, url, self._fields) for split, url in folders.items()}
+        readers = {split: CacheReader(self._workspace.fs, url, self._fields) for split, url in folders.items()}
         with self._workspace.open_work(_sample_file(path), "rb") as file:
             sample = json.load(file)
         for split, row, digest in sample:

@@ -8,7 +8,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from marin_core.data.tokens.cache import Part, PartWriter
+from marin_core.data.tokens.cache import CacheWriter, Part
 from marin_core.data.tokens.encoder import Rows
 from marin_core.store import Workspace
 
@@ -21,7 +21,7 @@ class SplitWriter:
     def __init__(self, workspace: Workspace, split: str, curated_part: str, fields: Sequence[str]):
         self._curated_part, self._name = curated_part, PurePosixPath(curated_part).stem
         self._workspace, self._split = workspace, split
-        self._rows = PartWriter(workspace, f"{split}/{self._name}", fields)
+        self._rows = CacheWriter(workspace, f"{split}/{self._name}", fields)
         self._index: list[pa.Table] = []
         self.documents = 0
 

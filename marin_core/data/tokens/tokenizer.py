@@ -9,14 +9,11 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from marin_core.data.documents import read_documents
 from marin_core.errors import MarinError
 from marin_core.store import Artifact, Workspace
-
-if TYPE_CHECKING:
-    from tokenizers import Tokenizer
 
 BOS, EOS = "<|begin_of_text|>", "<|end_of_text|>"
 TOKENIZER, CONFIG, TEMPLATE = "tokenizer.json", "tokenizer_config.json", "chat_template.jinja"
@@ -190,21 +187,6 @@ def parse_tokenizer(name: str, tokenizer_json: str, config_json: str, template: 
         eos=eos,
         chat_template=template or config.get("chat_template"),
     )
-
-
-def load_tokenizer(artifact: Artifact) -> "Tokenizer":
-    """The reference tokenizer of an artifact, set so that text which spells a special token gets ordinary ids."""
-    from tokenizers import Tokenizer
-
-    tokenizer = Tokenizer.from_str(artifact.read(TOKENIZER).decode())
-    tokenizer.encode_special_tokens = True
-    return tokenizer
-
-
-def special_ids(artifact: Artifact, tokenizer: "Tokenizer") -> tuple[int, int]:
-    """(BOS, EOS) ids of a tokenizer that has both."""
-    config = artifact.read_json(CONFIG)
-    return tokenizer.token_to_id(_token(config["bos_token"])), tokenizer.token_to_id(_token(config["eos_token"]))
 
 
 def _download(repository: str, revision: str | None) -> tuple[Path, str]:
