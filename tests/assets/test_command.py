@@ -51,7 +51,8 @@ def graph() -> LabGraph:
 
 def test_the_literal_command_runs_the_whole_pipeline(finished_lab: LabEnvironment) -> None:
     built = records(finished_lab)
-    assert {spec.name for spec in graph().unpartitioned()} <= set(built)
+    # Evaluation text is held against the training text; its tokens are for whoever asks for them.
+    assert {spec.name for spec in graph().unpartitioned()} - set(built) == {"tokenized/language_reference"}
     assert {f"checkpoints/delphi {key}" for key in graph().cells} <= set(built)
     verdict = built["delphi/verdict"].summary
     assert verdict["registered_before_run"] is True
