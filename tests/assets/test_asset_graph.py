@@ -66,3 +66,18 @@ def test_nothing_under_delphi_is_partitioned(definitions: dg.Definitions) -> Non
 
 def test_no_asset_has_more_partitions_than_the_web_ui_can_show(definitions: dg.Definitions) -> None:
     assert all(len(node["partitions"] or ()) <= 5000 for node in described(definitions).values())
+
+
+def test_every_declared_source_of_the_published_mixture_has_its_assets() -> None:
+    graph = build_definitions(load_profile("delphi")).resolve_asset_graph()
+    names = {artifact_name(key) for key in graph.get_all_asset_keys()}
+    training = {f"nemotron_cc/{split}" for split in ("hq_actual", "hq_synth", "medium_high", "medium", "medium_low")}
+    training |= {"nemotron_cc/low_actual", "nemotron_cc/low_synth", "starcoderdata", "proofpile_2"}
+    assert {f"{stage}/{source}" for stage in ("raw", "curated", "tokenized") for source in training} <= names
+    evaluation = {name.removeprefix("tokenized/") for name in names if name.startswith("tokenized/")} - training
+    assert sum(name.startswith("paloma/") for name in evaluation) == 16
+    assert sum(name.startswith("uncheatable/") for name in evaluation) == 7
+    assert not {f"curated/{name}" for name in evaluation} & names
+    assert {f"normalized/{name}" for name in evaluation} <= {
+        artifact_name(parent) for parent in graph.get(dg.AssetKey(["contamination", "starcoderdata"])).parent_keys
+    }
