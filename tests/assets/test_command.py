@@ -169,8 +169,8 @@ def test_killed_anywhere_and_started_again_it_finishes_with_the_same_bits(
     finished_lab: LabEnvironment, tmp_path: Path
 ) -> None:
     """SIGKILL to the whole job in the middle of its training; what was committed is kept, and nothing came out other
-    than in a lab of its own that was left in peace: shards by their bytes, runs by every loss. Two thirds of the runs are
-    there when it begins, all data is not."""
+    than in a lab of its own that was left in peace: shards by their bytes, runs by every loss. Two thirds of the runs
+    are there when it begins, all data is not."""
     lab = copy_of(finished_lab, tmp_path)
     cells = graph().cells
     for spec in (*graph().unpartitioned(), *list(cells.values())[: len(cells) // 3], heldout_of(lab)):
