@@ -120,7 +120,6 @@ def warm(job: dict[str, Any], warm_up: bool) -> None:
     with store.writer(work.spec) as writer:
         run_stage(work.make(writer), writer)
     store.fs.rm(store.url(work.spec), recursive=True)
-    store.fs.rm(writer.work_path(), recursive=True)
 
 
 class Ranks:
