@@ -36,13 +36,13 @@ def refuse_emptied_inputs(graph: LabGraph, store: Store, spec: ArtifactSpec) -> 
     Raises:
         MarinError: an input kept less than its source's `min_retention`.
     """
-    for made in graph.sources.values():
-        for stage in STAGES_WITH_RETENTION:
-            upstream = made.stages.get(stage)
-            if upstream is not None and any(upstream.fingerprint == s.fingerprint for s in spec.inputs.values()):
-                kept = retention(made, stage, store)
-                if kept < made.source.curation.min_retention:
-                    raise MarinError(emptied(made, stage, kept))
+    for upstream in spec.inputs.values():
+        stage, _, source = upstream.name.partition("/")
+        if stage in STAGES_WITH_RETENTION and source in graph.sources:
+            made = graph.sources[source]
+            kept = retention(made, stage, store)
+            if kept < made.source.curation.min_retention:
+                raise MarinError(emptied(made, stage, kept))
 
 
 def retention(made: SourceArtifacts, stage: str, store: Store) -> float:

@@ -129,7 +129,7 @@ def test_a_new_source_is_one_entry(tmp_path: Path) -> None:
 
 
 def test_the_entries_of_the_documentation_are_right() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "data.md").read_text()
+    page = (Path(__file__).parents[2] / "marin_core" / "data" / "README.md").read_text()
     (block,) = re.findall(r"```toml\n(.*?)```", page.split("## Adding a source")[1].split("\n## ")[0], re.DOTALL)
     sources = select_sources(tomllib.loads(block)["scale"]["sources"])
     assert {"code", "tinystories", "paloma/c4_en", "starcoderdata", "lectures"} <= sources.keys()

@@ -15,6 +15,7 @@ import numpy as np
 import polars as pl
 
 from marin_core.data.flat.arrays import Array, offsets_of
+from marin_core.data.flat.hashing import mixed
 
 # What blanks and characters that go become; neither is a character that stays. A blank adds nothing to a word's sum.
 BLANK, _DROPPED, _UNKNOWN = 0, 1, 0xFFFFFFFF
@@ -77,14 +78,6 @@ def clean_codes(texts: pl.Series, cleaning: Cleaning) -> tuple[Array, Array]:
     return _selected(codes, offsets, ~(blank & _after(blank, offsets)))
 
 
-def mixed(hashes: Array) -> Array:
-    """The hashes with every bit of each depending on all of its bits; changes the array."""
-    hashes ^= hashes >> np.uint64(32)
-    hashes *= np.uint64(0xD6E8FEB86659FD93)
-    hashes ^= hashes >> np.uint64(32)
-    return hashes
-
-
 def _word_hashes(codes: Array, offsets: Array) -> tuple[Array, Array]:
     """A hash of each word (a run without blanks, or a character of an unspaced script), and offsets in words."""
     blank = codes == BLANK
@@ -118,7 +111,7 @@ def _windows(units: Array, offsets: Array, n: int) -> tuple[Array, Array]:
         for place in range(1, n):
             part *= np.uint64(_MULTIPLIER)
             part += units[start + place : start + place + len(part)]
-        mixed(part)
+        part[:] = mixed(part)
     within = np.ones(total, dtype=bool)
     for place in range(1, n):
         crossing = offsets[1:-1] - place

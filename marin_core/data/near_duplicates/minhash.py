@@ -7,7 +7,8 @@ import numpy as np
 import polars as pl
 
 from marin_core.data.flat.arrays import Array
-from marin_core.data.flat.ngrams import Cleaning, Grams, batches, gram_hashes, mixed
+from marin_core.data.flat.hashing import mixed
+from marin_core.data.flat.ngrams import Cleaning, Grams, batches, gram_hashes
 from marin_core.data.near_duplicates.config import MinHashConfig
 
 
