@@ -31,11 +31,12 @@ def local_ranks(
 
         ranks = [_Rank([*command, "--rank", str(rank)], rank, log, progress) for rank in range(world)]
         try:
-            waiting = list(ranks)
-            while waiting:
-                if error := next((rank.error() for rank in waiting if rank.error()), None):
+            running = True
+            while running:
+                # Asked before the errors: a rank that ends in between is asked again.
+                running = any(rank.is_running() for rank in ranks)
+                if error := next(filter(None, (rank.error() for rank in ranks)), None):
                     raise MarinError(f"{spec.label}, phase {phase}: {error}")
-                waiting = [rank for rank in waiting if rank.is_running()]
                 time.sleep(0.02)
         finally:
             for rank in ranks:
