@@ -53,16 +53,16 @@ class Lab:
             self.launcher.close()
 
     def obtain(
-        self, context: dg.AssetExecutionContext, specs: Sequence[ArtifactSpec], pool: str
+        self, context: dg.AssetExecutionContext, specs: Sequence[ArtifactSpec], pools: Sequence[str]
     ) -> dict[str, tuple[ArtifactRecord, bool]]:
-        """The records of artifacts, (record, reused) by fingerprint; those that are missing run as jobs in `pool`.
+        """The records of artifacts, (record, reused) by fingerprint; missing ones run as jobs in one of `pools`.
 
         Raises:
             MarinError: some could not be built; the message names each with its reason. The others are committed.
         """
         found = {spec.fingerprint: self.store.current(spec) for spec in specs}
         missing = [spec for spec in specs if found[spec.fingerprint] is None]
-        failures = self._run_jobs(context, missing, pool) if missing else {}
+        failures = self._run_jobs(context, missing, pools) if missing else {}
         if failures:
             raise MarinError("; ".join(f"{label}: {reason}" for label, reason in failures.items()))
         return {
@@ -79,7 +79,7 @@ class Lab:
             if TASKS[spec.task].light:
                 record = build(spec, self.store, self.options, context.log.info)
             else:
-                record, _ = self.obtain(context, [spec], self.profile.place.data_pool)[spec.fingerprint]
+                record, _ = self.obtain(context, [spec], self.profile.place.data_pools)[spec.fingerprint]
         return self.result(record, reused)
 
     def result(self, record: ArtifactRecord, reused: bool) -> dg.MaterializeResult:
@@ -102,11 +102,13 @@ class Lab:
         images = image_metadata(Artifact(record, url, self.store.fs), figures) if figures else {}
         return artifact_metadata(record, url, reused=reused) | images
 
-    def _run_jobs(self, context: dg.AssetExecutionContext, specs: Sequence[ArtifactSpec], pool: str) -> dict[str, str]:
+    def _run_jobs(
+        self, context: dg.AssetExecutionContext, specs: Sequence[ArtifactSpec], pools: Sequence[str]
+    ) -> dict[str, str]:
         """Run jobs to their end; returns label -> reason of those that failed."""
         # The longest first, so that none is left running alone at the end.
         ordered = sorted(specs, key=lambda spec: -float(spec.config.get("plan", {}).get("flops", 0)))
-        handles = [self.launcher.submit(JobSpec(spec, pool)) for spec in ordered]
+        handles = [self.launcher.submit(JobSpec(spec, tuple(pools))) for spec in ordered]
         with JobProgress(context, [handle.job for handle in handles]) as progress:
             follow(handles, progress.update)
         failed = [h for h in handles if h.status().state is not JobState.SUCCEEDED]

@@ -5,7 +5,7 @@ was retried. Steps go to the terminal.
 """
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
@@ -69,7 +69,7 @@ class JobProgress:
         elif status.progress:
             self._show_stage(status.progress, name, ended=status.state.is_final)
 
-    def _show_stage(self, now: dict[str, Any], name: str, *, ended: bool) -> None:
+    def _show_stage(self, now: Mapping[str, Any], name: str, *, ended: bool) -> None:
         """Items done of a data stage's current phase."""
         text = f"{now['phase']} {now['done']}/{now['items']}"
         if name not in self._rows:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import tomllib
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -12,6 +13,7 @@ from marin_core.data.near_duplicates.config import MinHashConfig
 from marin_core.data.sources.catalogue import select_sources
 from marin_core.data.sources.declaration import Source
 from marin_core.errors import MarinError
+from marin_core.jobs.kubernetes.place import KubernetesPlace
 from marin_core.recipes import RECIPES, CompletedAdamHParams, ScalingRecipe
 
 _PROFILES = Path(__file__).parent / "profiles"
@@ -59,16 +61,30 @@ class Scale:
 
 @dataclass(frozen=True)
 class Place:
-    """Where it is built: the store's root, pools of the jobs, how often training saves. Changes no result."""
+    """Where it is built: the store's root, pools of the jobs, how often training saves. Changes no result.
+
+    Without `kubernetes` jobs are processes on this machine. A pool may be given as a list of equal ones.
+    """
 
     store: str
-    data_pool: str
-    suite_pool: str
-    heldout_pool: str
+    data_pools: tuple[str, ...]
+    suite_pools: tuple[str, ...]
+    heldout_pools: tuple[str, ...]
     checkpoint_every_seconds: float | None
     checkpoint_every_steps: int | None = None
     # Processes that share the items of a data stage.
     data_ranks: int = 1
+    max_failures: int = 1
+    max_preemptions: int = 100
+    # A suite of more training FLOPs than this is refused; None sets no limit.
+    max_flops: float | None = None
+    # Region of the store's bucket, where it is one.
+    bucket_region: str | None = None
+    kubernetes: KubernetesPlace | None = None
+    # Model FLOPs utilization that estimates of wall time assume.
+    assumed_mfu: float = 0.4
+    # US dollars per chip-hour, by family of pools (`v5p`, `h100`); per core-hour for `cpu`.
+    prices: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -160,4 +176,12 @@ def _place(data: dict[str, Any]) -> Place:
     store = environment.store_root() or data.pop("store", None) or str(environment.state_folder() / "store")
     if "://" not in store:
         store = str(Path(store).expanduser().resolve())
-    return Place(**{**data, "store": store})
+    pools = {f"{kind}_pools": _pools(data.pop(f"{kind}_pool")) for kind in ("data", "suite", "heldout")}
+    kubernetes = data.pop("kubernetes", None)
+    return Place(
+        **{**data, **pools, "store": store, "kubernetes": None if kubernetes is None else KubernetesPlace(**kubernetes)}
+    )
+
+
+def _pools(value: str | list[str]) -> tuple[str, ...]:
+    return (value,) if isinstance(value, str) else tuple(value)

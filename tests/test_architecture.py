@@ -19,7 +19,7 @@ ROOMS: dict[str, set[str]] = {
     "training": {"errors", "store", "data", "recipes"},
     "scaling": {"errors", "recipes"},
     "build": {"errors", "store", "data", "tasks"},
-    "jobs": {"errors", "store", "data", "build"},
+    "jobs": {"errors", "store", "data", "build", "recipes"},
 }
 DOORS = {"cli", "worker", "graph", "profile", "status", "tasks"}
 

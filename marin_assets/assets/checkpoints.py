@@ -27,7 +27,7 @@ def assets(graph: LabGraph) -> list[dg.AssetsDefinition]:
         with plain_errors():
             refuse_unrequested_training(context)
             spec = lab.lab.graph.cells[context.partition_key]
-            record, reused = lab.lab.obtain(context, [spec], lab.lab.profile.place.suite_pool)[spec.fingerprint]
+            record, reused = lab.lab.obtain(context, [spec], lab.lab.profile.place.suite_pools)[spec.fingerprint]
             if record.summary["status"] == "diverged":
                 raise MarinError(
                     f"{spec.label} diverged at step {record.summary['steps'] - 1}: the loss is no number; the run is "

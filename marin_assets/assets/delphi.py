@@ -93,7 +93,7 @@ def train_missing_cells(context: dg.AssetExecutionContext, lab: Lab) -> None:
         refuse_unrequested_training(context)
         context.log.info(f"{len(missing)} of {len(cells)} runs are not in the store yet; training them")
     try:
-        lab.obtain(context, list(missing.values()), lab.profile.place.suite_pool)
+        lab.obtain(context, list(missing.values()), lab.profile.place.suite_pools)
     finally:
         # Also after a failure: what did finish is there, and is seen to be there.
         for key, spec in cells.items():
@@ -109,4 +109,4 @@ def train_heldout(context: dg.AssetExecutionContext, lab: Lab) -> None:
     run = lab.graph.heldout_run(lab.store)
     if lab.store.current(run) is None:
         refuse_unrequested_training(context)
-    lab.obtain(context, [run], lab.profile.place.heldout_pool)
+    lab.obtain(context, [run], lab.profile.place.heldout_pools)

@@ -2,9 +2,10 @@
 
 from marin_core.jobs.launcher import JobHandle, Launcher, follow
 from marin_core.jobs.local import LocalLauncher
-from marin_core.jobs.spec import JobFailed, JobSpec, JobState, JobStatus
+from marin_core.jobs.spec import FailureClass, JobFailed, JobSpec, JobState, JobStatus
 
 __all__ = [
+    "FailureClass",
     "JobFailed",
     "JobHandle",
     "JobSpec",

@@ -9,6 +9,7 @@ import contextlib
 import os
 import re
 import threading
+from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -41,7 +42,7 @@ class LocalLauncher:
         Raises:
             MarinError: the pool is not one that a local machine has.
         """
-        threads = pool_threads(job.pool)
+        threads = _local_threads(job.pools)
         handle = LocalJob(job)
         handle.future = self._executor.submit(self._run, handle, threads)
         return handle
@@ -75,7 +76,7 @@ class LocalLauncher:
         if not handle.attach(worker):
             handle.set(JobState.CANCELLED, "cancelled")
             return
-        handle.set(JobState.STARTING, retries=attempt)
+        handle.set(JobState.STARTING, failures=attempt)
         try:
             error = worker.run(plan, replace(self._options, retries=attempt), handle.hear)
             handle.set(JobState.FAILED if error else JobState.SUCCEEDED, error or "")
@@ -166,11 +167,11 @@ class LocalJob:
         with self._lock:
             self._worker = None
 
-    def set(self, state: JobState, reason: str = "", retries: int | None = None) -> None:
+    def set(self, state: JobState, reason: str = "", failures: int | None = None) -> None:
         with self._lock:
             current = self._status
             self._status = replace(
-                current, state=state, reason=reason, retries=current.retries if retries is None else retries
+                current, state=state, reason=reason, failures=current.failures if failures is None else failures
             )
 
     def hear(self, event: dict) -> None:
@@ -201,3 +202,11 @@ def pool_threads(pool: str) -> int:
     if not match:
         raise MarinError(f"pool {pool!r} is not on this machine; the local launcher has cpu-1, cpu-2, …")
     return int(match.group(1))
+
+
+def _local_threads(pools: Sequence[str]) -> int:
+    """Threads of the first of several equal pools that is on this machine."""
+    for pool in pools[:-1]:
+        with contextlib.suppress(MarinError):
+            return pool_threads(pool)
+    return pool_threads(pools[-1])

@@ -1,11 +1,16 @@
 """A job before and while it runs: the request and the one state machine that all launchers report in."""
 
 import enum
-from dataclasses import dataclass
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from marin_core.errors import MarinError
 from marin_core.store import ArtifactSpec
+
+# Kubernetes names end at 63 characters; a JobSet appends the numbers of its jobs and pods.
+_LONGEST_STEM = 36
 
 
 class JobFailed(MarinError):
@@ -16,6 +21,7 @@ class JobState(enum.Enum):
     QUEUED = "queued"
     STARTING = "starting"
     RUNNING = "running"
+    PREEMPTED = "preempted, retrying"
     RETRYING = "failed, retrying"
     SUCCEEDED = "succeeded"
     FAILED = "failed"
@@ -26,32 +32,73 @@ class JobState(enum.Enum):
         return self in (JobState.SUCCEEDED, JobState.FAILED, JobState.CANCELLED)
 
 
+class FailureClass(enum.Enum):
+    """Why an attempt ended, or why a job cannot start. The first two spend the budget of preemptions, the rest that of
+    failures; `CONFIGURATION`, `IMAGE` and `REFUSED` are final at once, since trying again changes nothing."""
+
+    PREEMPTED = "preempted"
+    EVICTED = "evicted"
+    OUT_OF_MEMORY = "out of memory"
+    APPLICATION = "application error"
+    IMAGE = "image cannot be pulled"
+    CONFIGURATION = "configuration"
+    REFUSED = "refused by the task"
+    DELETED = "deleted from outside"
+    UNKNOWN = "unknown"
+
+    @property
+    def is_disruption(self) -> bool:
+        return self in (FailureClass.PREEMPTED, FailureClass.EVICTED)
+
+    @property
+    def is_final(self) -> bool:
+        return self in (FailureClass.IMAGE, FailureClass.CONFIGURATION, FailureClass.REFUSED, FailureClass.DELETED)
+
+
 @dataclass(frozen=True)
 class JobSpec:
     """Build one artifact in a worker.
 
-    `pool` is what it runs on: here `cpu-N`, a process with N threads. `max_failures` is how often the worker may die
-    before the job has failed; an error that the task itself reports is final at once.
+    `pools` are what it may run on, all of them equal to it: `cpu-N`, `h100-8`, `v5p-64`, `4xv6e-256` (see `pools.py`).
+    Two budgets: how often it may be disrupted (`max_preemptions`), and how often its worker may die by itself
+    (`max_failures`) before the job has failed; an error that the task itself reports is final at once. `ranks` is the
+    number of processes that share the items of a data stage.
     """
 
     artifact: ArtifactSpec
-    pool: str
+    pools: tuple[str, ...]
     max_failures: int = 1
+    max_preemptions: int = 100
+    ranks: int = 1
 
     @property
     def name(self) -> str:
-        """The same work always has the same name."""
-        stem = self.artifact.partition or self.artifact.name.replace("/", "-")
-        return f"{stem}-{self.artifact.fingerprint[:8]}"
+        """The same work always has the same name: lower case letters, digits and `-`, short enough for Kubernetes."""
+        artifact = self.artifact
+        stem = f"{artifact.name}-{artifact.partition}" if artifact.partition else artifact.name
+        stem = re.sub(r"[^a-z0-9]+", "-", stem.lower()).strip("-")
+        return f"{stem[:_LONGEST_STEM].strip('-')}-{artifact.fingerprint[:8]}"
 
 
 @dataclass(frozen=True)
 class JobStatus:
-    """`reason` is in words that a person can act on; `progress` is the latest report of a training task, as JSON;
-    `messages` counts up with what the task logged."""
+    """`reason` is in words that a person can act on; `failure` its class, where something is wrong.
+
+    `progress` is the latest report of the task, as JSON; `messages` counts up with what the task logged; `links` names
+    URLs worth following (logs, a tracker's page); `log_tail` holds the last lines of the process that failed.
+    """
 
     state: JobState
     reason: str = ""
-    progress: dict[str, Any] | None = None
+    failure: FailureClass | None = None
+    progress: Mapping[str, Any] | None = None
     messages: tuple[str, ...] = ()
-    retries: int = 0
+    preemptions: int = 0
+    failures: int = 0
+    links: Mapping[str, str] = field(default_factory=dict)
+    log_tail: tuple[str, ...] = ()
+
+    @property
+    def retries(self) -> int:
+        """Attempts after the first."""
+        return self.preemptions + self.failures

@@ -55,7 +55,9 @@ def main() -> None:
             plan = dataclasses.replace(graph.plan(candidate), recipe=recipe.name)
             specs[value] = train_spec(plan, recipe.name, graph.mixture)
         missing = [spec for spec in specs.values() if store.current(spec) is None]
-        follow([launcher.submit(JobSpec(spec, profile.place.suite_pool)) for spec in missing], lambda job, status: None)
+        follow(
+            [launcher.submit(JobSpec(spec, profile.place.suite_pools)) for spec in missing], lambda job, status: None
+        )
         table = Table(setting, "steps", "validation loss", title=f"{FLOPS:g} FLOPs, width {WIDTH}")
         for value, spec in specs.items():
             summary = store.artifact(spec).record.summary

@@ -58,21 +58,21 @@ def run(launcher: LocalLauncher, *jobs: JobSpec) -> list[JobStatus]:
 
 def test_a_job_commits_its_artifact(launcher: LocalLauncher, store: Store) -> None:
     spec = raw("fsspec")
-    (status,) = run(launcher, JobSpec(spec, "cpu-1"))
+    (status,) = run(launcher, JobSpec(spec, ("cpu-1",)))
     assert status.state is JobState.SUCCEEDED
     assert store.artifact(spec).record.summary["documents"] > 0
     assert any("documents" in message for message in status.messages)
 
 
 def test_one_warm_worker_gets_many_plans(launcher: LocalLauncher, tmp_path: Path) -> None:
-    statuses = run(launcher, *(JobSpec(raw("fsspec", size), "cpu-1") for size in (10_000, 20_000, 30_000)))
+    statuses = run(launcher, *(JobSpec(raw("fsspec", size), ("cpu-1",)) for size in (10_000, 20_000, 30_000)))
     assert {status.state for status in statuses} == {JobState.SUCCEEDED}
     assert len(list((tmp_path / "state" / "logs").iterdir())) == 1
 
 
 def test_an_error_of_the_task_is_final_and_one_line(launcher: LocalLauncher, store: Store) -> None:
     spec = raw("no-such-package")
-    (status,) = run(launcher, JobSpec(spec, "cpu-1"))
+    (status,) = run(launcher, JobSpec(spec, ("cpu-1",)))
     assert status.state is JobState.FAILED
     assert status.reason.startswith("source package 'no-such-package' is not installed")
     assert "\n" not in status.reason
@@ -97,7 +97,7 @@ def kill_on_start(store: Store, times: int) -> tuple[list[int], Callable[[JobHan
 
 def test_a_worker_that_is_killed_is_started_again(launcher: LocalLauncher, store: Store) -> None:
     killed, on_change = kill_on_start(store, times=1)
-    handle = launcher.submit(JobSpec(raw("sqlalchemy", 5_000_000), "cpu-1"))
+    handle = launcher.submit(JobSpec(raw("sqlalchemy", 5_000_000), ("cpu-1",)))
     follow([handle], on_change, poll_seconds=0.01)
     assert len(killed) == 1
     assert handle.status().state is JobState.SUCCEEDED
@@ -107,7 +107,7 @@ def test_a_worker_that_is_killed_is_started_again(launcher: LocalLauncher, store
 
 def test_a_job_that_may_not_fail_again_has_failed_and_names_the_log(launcher: LocalLauncher, store: Store) -> None:
     _, on_change = kill_on_start(store, times=1)
-    handle = launcher.submit(JobSpec(raw("sqlalchemy", 5_000_000), "cpu-1", max_failures=0))
+    handle = launcher.submit(JobSpec(raw("sqlalchemy", 5_000_000), ("cpu-1",), max_failures=0))
     follow([handle], on_change, poll_seconds=0.01)
     status = handle.status()
     assert status.state is JobState.FAILED
@@ -116,7 +116,7 @@ def test_a_job_that_may_not_fail_again_has_failed_and_names_the_log(launcher: Lo
 
 
 def test_an_interrupted_follower_leaves_no_worker_at_work(launcher: LocalLauncher, store: Store) -> None:
-    handles = [launcher.submit(JobSpec(raw("sqlalchemy", 5_000_000 + i), "cpu-1")) for i in range(2)]
+    handles = [launcher.submit(JobSpec(raw("sqlalchemy", 5_000_000 + i), ("cpu-1",))) for i in range(2)]
 
     def interrupt(handle: JobHandle, status: JobStatus) -> None:
         if status.state is JobState.STARTING:
@@ -132,8 +132,8 @@ def test_an_interrupted_follower_leaves_no_worker_at_work(launcher: LocalLaunche
 
 
 def test_the_same_work_has_the_same_name() -> None:
-    assert JobSpec(raw("fsspec"), "cpu-1").name == JobSpec(raw("fsspec"), "cpu-2").name
-    assert JobSpec(raw("fsspec"), "cpu-1").name != JobSpec(raw("fsspec", 1), "cpu-1").name
+    assert JobSpec(raw("fsspec"), ("cpu-1",)).name == JobSpec(raw("fsspec"), ("cpu-2",)).name
+    assert JobSpec(raw("fsspec"), ("cpu-1",)).name != JobSpec(raw("fsspec", 1), ("cpu-1",)).name
 
 
 @pytest.mark.parametrize("pool", ["v5p-64", "cpu", "cpu-0", ""])

@@ -1,0 +1,1 @@
+"""Jobs as JobSets and Indexed Jobs on a Kubernetes cluster."""
