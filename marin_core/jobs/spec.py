@@ -9,6 +9,11 @@ from typing import Any
 from marin_core.errors import MarinError
 from marin_core.store import ArtifactSpec
 
+# Exit code of a worker whose task itself reported an error (EX_DATAERR): trying again changes nothing.
+EXIT_REFUSED = 65
+# Exit code of a worker that SIGTERM ended, as a shell would report it.
+EXIT_TERMINATED = 143
+
 # Kubernetes names end at 63 characters; a JobSet appends the numbers of its jobs and pods.
 _LONGEST_STEM = 36
 
