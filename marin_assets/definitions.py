@@ -13,13 +13,20 @@ from marin_core.profile import Profile, load_profile
 
 def build_definitions(profile: Profile | None = None, *, lab: LabResource | None = None) -> dg.Definitions:
     """The definitions of a profile (default: MARIN_PROFILE). Tests pass their own profile or resource."""
-    graph = LabGraph.of(profile or load_profile())
+    profile = profile or load_profile()
     return dg.Definitions(
-        assets=all_assets(graph),
+        assets=all_assets(LabGraph.of(profile)),
         resources={"lab": lab or LabResource()},
-        # Steps only ask for artifacts and wait; a process per step would cost 60 times as much and bring nothing.
-        executor=dg.in_process_executor,
+        executor=_executor(profile.place.concurrent_assets),
     )
+
+
+def _executor(concurrent_assets: int) -> dg.ExecutorDefinition:
+    """Steps only ask for artifacts and wait: a process per step costs 60 times as much, and is worth it where stages of
+    hours can run at the same time."""
+    if concurrent_assets == 1:
+        return dg.in_process_executor
+    return dg.multiprocess_executor.configured({"max_concurrent": concurrent_assets}, name="multiprocess")
 
 
 selection.install()

@@ -7,9 +7,12 @@ module's name before it reads a `.env` file. What the user exported always wins.
 
 import os
 import shutil
+import socket
 import sys
 import warnings
 from pathlib import Path
+
+from marin_core.errors import MarinError
 
 CODE_LOCATION = "marin_assets.definitions"
 # Options that tell a `dagster` command which code to load; then the default must stay out of its way.
@@ -51,6 +54,49 @@ def profile_name() -> str:
 def store_root() -> str | None:
     """MARIN_STORE: a path or URL that replaces the profile's store."""
     return os.environ.get("MARIN_STORE") or None
+
+
+def max_flops() -> float | None:
+    """MARIN_MAX_FLOPS: training FLOPs, like 6e21 or inf, that replace the `max_flops` of the profile's place.
+
+    Raises:
+        MarinError: it is not a positive number.
+    """
+    text = os.environ.get("MARIN_MAX_FLOPS")
+    if not text:
+        return None
+    try:
+        flops = float(text)
+    except ValueError:
+        flops = 0.0
+    if flops > 0:
+        return flops
+    raise MarinError(f"MARIN_MAX_FLOPS is {text!r}, which is no positive number of FLOPs; set it to one like 6e21")
+
+
+def runs_in_a_pod() -> bool:
+    """Whether this process is in a pod of a Kubernetes cluster, which sets this variable in every container."""
+    return "KUBERNETES_SERVICE_HOST" in os.environ
+
+
+def pod_name() -> str:
+    """MARIN_POD: the pod that a worker runs in; elsewhere the host's name."""
+    return os.environ.get("MARIN_POD") or socket.gethostname()
+
+
+def slice_index() -> int:
+    """MARIN_SLICE: which of a job's slices this pod belongs to."""
+    return int(os.environ.get("MARIN_SLICE") or 0)
+
+
+def completion_index() -> int:
+    """JOB_COMPLETION_INDEX, which Kubernetes sets in the pods of an Indexed Job: which of them this is."""
+    return int(os.environ.get("JOB_COMPLETION_INDEX") or 0)
+
+
+def image() -> str | None:
+    """MARIN_IMAGE: the container image that replaces that of the profile's cluster."""
+    return os.environ.get("MARIN_IMAGE") or None
 
 
 def set_dagster_defaults() -> None:

@@ -12,14 +12,16 @@ HEAVY = {"jax", "levanter", "haliax", "equinox", "optax", "datatrove", "transfor
 # What each room of marin_core may import of its siblings. The doors at the end may import every room.
 ROOMS: dict[str, set[str]] = {
     "errors": set(),
-    "environment": set(),
+    "environment": {"errors"},
     "store": {"errors"},
     "recipes": {"errors"},
     "data": {"errors", "store"},
-    "training": {"errors", "store", "data", "recipes"},
+    "termination": set(),
+    "gang": {"errors"},
+    "training": {"errors", "store", "data", "recipes", "gang", "termination"},
     "scaling": {"errors", "recipes"},
-    "build": {"errors", "store", "data", "tasks"},
-    "jobs": {"errors", "store", "data", "build", "recipes"},
+    "build": {"errors", "store", "data", "tasks", "gang"},
+    "jobs": {"errors", "store", "data", "build", "recipes", "tasks", "gang", "termination"},
 }
 DOORS = {"cli", "worker", "graph", "profile", "status", "tasks"}
 

@@ -230,7 +230,7 @@ def test_a_store_whose_path_has_brackets_is_printed_as_it_is(lab: Path) -> None:
 
 
 def test_an_unknown_profile_is_refused_with_the_known_ones(lab: Path) -> None:
-    assert "unknown profile 'palmtop'; set MARIN_PROFILE to one of delphi, laptop" in refused(
+    assert "unknown profile 'palmtop'; set MARIN_PROFILE to one of delphi, gke, gke-smoke, laptop" in refused(
         lab, "plan", "--profile", "palmtop"
     )
 
@@ -259,7 +259,7 @@ def test_a_profile_with_an_unknown_field_is_refused_with_its_name(lab: Path, old
         ('base = "nano"', 'base = "nano"\nmin_width = 24', "needs a name and a version of its own"),
         ("code = {", "poems = {", "source 'poems': field 'content' is missing"),
         ("validation_share = 0.04\n", "", "'validation_share'"),
-        ("[place]", "[elsewhere]", "'place'"),
+        ("[place]", "[elsewhere]", "unknown section 'elsewhere'; there are scale and place"),
         ('packages = ["fsspec"]', 'packages = ["no-such-package"]', "'no-such-package' is not installed"),
         ("weights = { code = 1.0 }", "weights = { code = 0.5, prose = 0.5 }", "prose"),
         ('[scale.sources]\ncode = { packages = ["fsspec"], max_bytes = 20_000 }', "", "'sources'"),

@@ -20,7 +20,7 @@ from marin_core.data.sources.declaration import (
     Source,
     UrlOrigin,
 )
-from marin_core.data.sources.tables import build_record, check_names, field_names
+from marin_core.data.sources.tables import FieldError, build_record, check_names, field_names
 from marin_core.errors import MarinError
 
 Entry = Mapping[str, Any]
@@ -48,6 +48,14 @@ class _Described:
     homepage: str | None = None
 
 
+class EntryError(MarinError):
+    """A source's entry is wrong. `path` leads from the entry to the field; empty, to the entry itself."""
+
+    def __init__(self, name: str, error: FieldError):
+        super().__init__(f"source {name!r}: {error}")
+        self.path = error.path
+
+
 _OWN_FIELDS = (*field_names(_Described), *_TABLES)
 
 
@@ -63,14 +71,16 @@ def read_entry(name: str, entry: Entry) -> Source:
         kind = _origin_kind(entry)
         check_names(entry, [*field_names(kind), *_OWN_FIELDS])
         if kind is InstalledOrigin and "layout" in entry:
-            raise ValueError("field 'layout' is given; installed text has one of its own, leave the field out")
+            raise FieldError(
+                "field 'layout' is given; installed text has one of its own, leave the field out", "layout"
+            )
         origin = build_record(kind, {key: value for key, value in entry.items() if key in field_names(kind)})
         described = build_record(_Described, {k: v for k, v in entry.items() if k in field_names(_Described)})
         layout = INSTALLED_LAYOUT if kind is InstalledOrigin else _table(entry, "layout")
         source = Source(name, origin, layout=layout, curation=_table(entry, "curation"), **vars(described))
         _check_values(source)
-    except ValueError as error:
-        raise MarinError(f"source {name!r}: {error}") from None
+    except FieldError as error:
+        raise EntryError(name, error) from None
     return source
 
 
@@ -94,18 +104,18 @@ def _origin_kind(entry: Entry) -> type[Origin]:
     kinds = [kind for kind, marks in _ORIGINS.items() if any(mark in entry for mark in marks)]
     if len(kinds) != 1:
         found = f"has fields of {len(kinds)} origins" if kinds else "does not say where its text comes from"
-        raise ValueError(f"the entry {found}; give the fields of one: {', '.join(ORIGIN_MARKS)}")
+        raise FieldError(f"the entry {found}; give the fields of one: {', '.join(ORIGIN_MARKS)}")
     return kinds[0]
 
 
 def _table(entry: Entry, key: str) -> Any:
     table = entry.get(key, {})
     if not isinstance(table, Mapping):
-        raise ValueError(f"field {key!r} is {table!r}; give a table of {', '.join(field_names(_TABLES[key]))}")
+        raise FieldError(f"field {key!r} is {table!r}; give a table of {', '.join(field_names(_TABLES[key]))}", key)
     try:
         return build_record(_TABLES[key], table)
-    except ValueError as error:
-        raise ValueError(f"{key}: {error}") from None
+    except FieldError as error:
+        raise FieldError(f"{key}: {error}", key, *error.path) from None
 
 
 def _check_values(source: Source) -> None:
@@ -114,15 +124,16 @@ def _check_values(source: Source) -> None:
     if isinstance(origin, UrlOrigin):
         for url in (*origin.urls, *origin.listings, *([origin.base] if origin.base else [])):
             if not _URL.fullmatch(url):
-                raise ValueError(f"{url!r} is not a URL to read from; give https://, http://, gs://, s3:// or file://")
+                raise FieldError(f"{url!r} is not a URL to read from; give https://, http://, gs://, s3:// or file://")
     for field in ("packages", "files"):
         if getattr(origin, field, True) == ():
-            raise ValueError(f"field {field!r} is empty; give at least one")
+            raise FieldError(f"field {field!r} is empty; give at least one", field)
     for field, value in (("max_bytes", getattr(origin, "max_bytes", 1)), ("rough_tokens", source.rough_tokens)):
         if value is not None and value <= 0:
-            raise ValueError(f"field {field!r} is {value}; give a positive number")
+            raise FieldError(f"field {field!r} is {value}; give a positive number", field)
     for field in ("max_reject_share", "min_retention"):
         if not 0 <= getattr(curation, field) <= 1:
-            raise ValueError(f"curation: field {field!r} is {getattr(curation, field)}; give a share from 0 to 1")
+            message = f"curation: field {field!r} is {getattr(curation, field)}; give a share from 0 to 1"
+            raise FieldError(message, "curation", field)
     if isinstance(origin, UrlOrigin) and not (origin.urls or origin.listings):
-        raise ValueError("fields 'urls' and 'listings' are both empty; give at least one URL")
+        raise FieldError("fields 'urls' and 'listings' are both empty; give at least one URL")

@@ -21,6 +21,7 @@ class KubernetesPlace:
     service_account: str | None = None
     # A Kueue LocalQueue; None submits straight to the scheduler.
     queue: str | None = None
+    # The PriorityClass of the pods; None is the cluster's default.
     priority_class: str | None = None
     # Whether accelerator pods run on spot nodes.
     spot: bool = True
@@ -32,4 +33,5 @@ class KubernetesPlace:
     max_run_hours: float | None = None
     # What becomes of a job whose Dagster run is cancelled or deleted.
     on_cancel: Literal["cancel", "leave"] = "cancel"
+    # What a container runs; the worker's options follow.
     worker_command: tuple[str, ...] = ("python", "-m", "marin_core.worker")
