@@ -7,6 +7,7 @@ import click
 
 from marin_core.cli.data import data
 from marin_core.cli.plan import plan
+from marin_core.cli.pools import pools
 from marin_core.cli.recipe import recipe
 from marin_core.errors import MarinError
 from marin_core.recipes import RecipeError
@@ -19,6 +20,7 @@ def cli() -> None:
 
 cli.add_command(data)
 cli.add_command(plan)
+cli.add_command(pools)
 cli.add_command(recipe)
 
 
