@@ -8,6 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.emulator import gcs_emulator as gcs_emulator
+from tests.emulator import gcs_root as gcs_root
+
 REPOSITORY = Path(__file__).parents[1]
 BIN = Path(sys.executable).parent
 TINY_PROFILE = Path(__file__).parent / "profiles" / "tiny.toml"

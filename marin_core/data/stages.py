@@ -6,6 +6,7 @@ depend on the stage's inputs and config alone, so the bytes are the same for any
 here but in the modules of the stages.
 """
 
+import contextlib
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -64,8 +65,9 @@ def run_items(
         MarinError: whatever an item found wrong.
     """
     mine = range(rank, phase.size(), world)
+    done = _counts(workspace, phase, mine)
     for number, item in enumerate(mine):
-        if _counts(workspace, phase, item) is None:
+        if item not in done:
             workspace.check()
             counts = phase.run(item)
             with workspace.open_work(_marker(phase, item)) as file:
@@ -79,14 +81,15 @@ def counts_of(phase: Phase, workspace: Workspace) -> list[Counts]:
     Raises:
         MarinError: an item is not done.
     """
-    counts = [_counts(workspace, phase, item) for item in range(phase.size())]
-    missing = [item for item, found in enumerate(counts) if found is None]
+    items = range(phase.size())
+    done = _counts(workspace, phase, items)
+    missing = [item for item in items if item not in done]
     if missing:
         raise MarinError(
-            f"{workspace.url}: {len(missing)} of {len(counts)} items of phase {phase.name!r} are not done "
+            f"{workspace.url}: {len(missing)} of {len(items)} items of phase {phase.name!r} are not done "
             f"(the first is {missing[0]}); run the ranks that own them again"
         )
-    return [found for found in counts if found is not None]
+    return [done[item] for item in items]
 
 
 def run_stage(
@@ -116,17 +119,20 @@ def total(counts: Sequence[Counts]) -> Counts:
     return summed
 
 
+def _folder(phase: Phase) -> str:
+    return f"done/{phase.name}"
+
+
 def _marker(phase: Phase, item: int) -> str:
-    return f"done/{phase.name}/{item:05d}.json"
+    return f"{_folder(phase)}/{item:05d}.json"
 
 
-def _counts(workspace: Workspace, phase: Phase, item: int) -> Counts | None:
-    path = workspace.work_path(_marker(phase, item))
-    if not workspace.fs.exists(path):
-        return None
-    with workspace.open_work(_marker(phase, item), "rb") as file:
-        data = file.read()
-    try:
-        return json.loads(data)
-    except ValueError:  # a kill cut the marker off
-        return None
+def _counts(workspace: Workspace, phase: Phase, items: Sequence[int]) -> dict[int, Counts]:
+    """The counts of those of the items that are done."""
+    there = workspace.list_work(_folder(phase))
+    markers = {_marker(phase, item): item for item in items}
+    done = {}
+    for path, data in workspace.read_work(path for path in markers if path in there).items():
+        with contextlib.suppress(ValueError):  # a kill cut the marker off
+            done[markers[path]] = json.loads(data)
+    return done

@@ -10,16 +10,17 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
 from typing import IO, Any, cast
 
 import fsspec
-from fsspec.core import url_to_fs
 
 from marin_core.errors import MarinError, disk_full_message
 from marin_core.store.backends import open_objects
+from marin_core.store.filesystem import open_filesystem
 from marin_core.store.lease import Lease, LeaseLost
 from marin_core.store.record import ArtifactRecord, FileEntry, InputEntry, Provenance
 from marin_core.store.spec import ArtifactSpec, canonical_json, digest
@@ -27,6 +28,9 @@ from marin_core.store.workspace import WORK, Workspace
 
 RECORD = "artifact.json"
 _ATTEMPT = ".attempt.json"
+# A stored file is read back to be hashed: over a network one stream is slow, and so are small requests.
+_PARALLEL_READS = 8
+_READ_BYTES = 16 << 20
 
 
 class StoreError(MarinError):
@@ -35,6 +39,11 @@ class StoreError(MarinError):
 
 def utc_now() -> str:
     return datetime.now(UTC).isoformat(timespec="milliseconds")
+
+
+def plan_path(spec: ArtifactSpec) -> str:
+    """Where a store keeps the plan to build an artifact; see `Store.save_plan`."""
+    return f".plans/{spec.fingerprint}-{digest(json.dumps(spec.to_json()))[:8]}.json"
 
 
 @dataclass(frozen=True)
@@ -62,7 +71,7 @@ class Artifact:
         try:
             return cast("IO[bytes]", self.fs.open(self.path(path), "rb"))
         except FileNotFoundError:
-            raise StoreError(f"{self.path(path)} is missing from a committed artifact; {self._remedy}") from None
+            raise self._missing(path) from None
 
     def read_json(self, path: str) -> Any:
         return json.loads(self.read(path))
@@ -73,14 +82,19 @@ class Artifact:
         Raises:
             StoreError: the file is gone, or not what was committed.
         """
-        with self.open(path) as file:
-            data = file.read()
+        try:
+            data = cast("bytes", self.fs.cat_file(self.path(path)))
+        except FileNotFoundError:
+            raise self._missing(path) from None
         committed = {entry.path: entry.sha256 for entry in self.record.files}
         if hashlib.sha256(data).hexdigest() != committed.get(path):
             raise StoreError(
                 f"{self.path(path)} is damaged: its bytes are not those that were committed; {self._remedy}"
             )
         return data
+
+    def _missing(self, path: str) -> StoreError:
+        return StoreError(f"{self.path(path)} is missing from a committed artifact; {self._remedy}")
 
 
 class Store:
@@ -94,7 +108,7 @@ class Store:
     @cached_property
     def fs(self) -> fsspec.AbstractFileSystem:
         with self._readable():
-            return url_to_fs(self.root)[0]
+            return open_filesystem(self.root)
 
     @contextlib.contextmanager
     def _readable(self) -> Iterator[None]:
@@ -134,7 +148,9 @@ class Store:
         """Every committed record of a name, oldest first."""
         with self._readable():
             paths = [path for path, _ in self.objects.list(f"{name}/") if path.endswith(f"/{RECORD}")]
-        found = [self.record(name, path.split("/")[-2]) for path in paths if path.count("/") == name.count("/") + 2]
+        fingerprints = [path.split("/")[-2] for path in paths if path.count("/") == name.count("/") + 2]
+        with ThreadPoolExecutor(_PARALLEL_READS) as pool:
+            found = list(pool.map(lambda fingerprint: self.record(name, fingerprint), fingerprints))
         return sorted((r for r in found if r is not None), key=lambda r: r.provenance.ended)
 
     def current(self, spec: ArtifactSpec) -> ArtifactRecord | None:
@@ -178,9 +194,8 @@ class Store:
 
     def save_plan(self, spec: ArtifactSpec) -> str:
         """Write down what is to be built, for a worker; returns the path that `load_plan` takes."""
-        plan = json.dumps(spec.to_json())
-        path = f".plans/{spec.fingerprint}-{digest(plan)[:8]}.json"
-        self.objects.create(path, plan.encode())
+        path = plan_path(spec)
+        self.objects.create(path, json.dumps(spec.to_json()).encode())
         return path
 
     def load_plan(self, path: str) -> ArtifactSpec:
@@ -191,11 +206,13 @@ class Store:
         return ArtifactSpec.from_json(json.loads(stored.data))
 
     def check_writable(self) -> None:
-        """Raises StoreError with the cause if the root cannot be written."""
+        """Raises MarinError with the cause if the root cannot be written."""
         path = f".probe-{os.getpid()}"
         try:
             self.objects.create(path, b"")
             self.objects.delete(path)
+        except MarinError:
+            raise
         except Exception as error:  # every back end has its own
             full = disk_full_message(error, self.root) if isinstance(error, OSError) else None
             raise StoreError(
@@ -273,12 +290,11 @@ class Writer(Workspace):
     def clear(self) -> None:
         """Begin anew. What tells an earlier attempt's progress goes first, and what says that this attempt can be
         resumed is written last: a kill in between leaves nothing to be mistaken for progress."""
-        for path in (self.work_path(), self.url):
-            if self.fs.exists(path):
-                self.fs.rm(path, recursive=True)
+        folder = _folder(self.spec.name, self.spec.fingerprint)
+        self._store.objects.delete(f"{folder}/{WORK}")
+        self._store.objects.delete(folder)
         self.fs.makedirs(self.url, exist_ok=True)
         attempt = {"inputs": self._contents, "started": self.started}
-        self._store.objects.delete(self._attempt)
         self._store.objects.create(self._attempt, json.dumps(attempt).encode())
 
     def tidy(self) -> None:
@@ -336,14 +352,21 @@ class Writer(Workspace):
 
     def _files(self) -> tuple[FileEntry, ...]:
         folder = f"{_folder(self.spec.name, self.spec.fingerprint)}/"
-        entries = []
-        for path, size in self._store.objects.list(folder):
-            relative = path.removeprefix(folder)
-            if relative.startswith("."):
-                continue  # of the attempt, or of a write that a kill cut off
-            with self.fs.open(self.path(relative), "rb") as file:
-                entries.append(FileEntry(relative, size, hashlib.file_digest(cast("Any", file), "sha256").hexdigest()))
-        return tuple(entries)
+        sizes = {path.removeprefix(folder): size for path, size in self._store.objects.list(folder)}
+        # A dot: of the attempt, or of a write that a kill cut off.
+        paths = [path for path in sizes if not path.startswith(".")]
+        with ThreadPoolExecutor(_PARALLEL_READS) as pool:
+            hashes = list(pool.map(self._sha256, paths))
+        return tuple(FileEntry(path, sizes[path], found) for path, found in zip(paths, hashes, strict=True))
+
+    def _sha256(self, path: str) -> str:
+        try:
+            with self.fs.open(self.path(path), "rb", block_size=_READ_BYTES) as file:
+                return hashlib.file_digest(cast("Any", file), "sha256").hexdigest()
+        except FileNotFoundError:
+            raise StoreError(
+                f"{self.path(path)} vanished while {self.spec.label} was being committed; nothing was, build it again"
+            ) from None
 
     def _retire_record(self) -> None:
         """Set aside the record of a build whose inputs have changed since; it stays readable as history."""

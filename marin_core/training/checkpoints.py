@@ -1,5 +1,6 @@
 """Which checkpoint to resume from. Never falls back to step 0 when there was a checkpoint."""
 
+import itertools
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -7,6 +8,10 @@ from dataclasses import dataclass
 import fsspec
 
 from marin_core.errors import MarinError
+from marin_core.store.filesystem import read_files
+
+# Values of a checkpoint that are in memory at once, each as large as a device's share of an array.
+_PARALLEL_READS = 8
 
 
 @dataclass(frozen=True)
@@ -26,11 +31,11 @@ def checkpoint_to_resume(fs: fsspec.AbstractFileSystem, folder: str, log: Callab
         MarinError: there are complete checkpoints, and none can be read.
     """
     damaged = []
-    for url in sorted(_completed(fs, folder), key=_step_in_name, reverse=True):
+    for url, metadata in sorted(_completed(fs, folder).items(), key=lambda item: _step_in_name(item[0]), reverse=True):
         try:
-            metadata = json.loads(fs.cat_file(f"{url}/metadata.json"))
+            step = int(json.loads(metadata)["step"])
             _read_all(url)
-            checkpoint = Checkpoint(url, int(metadata["step"]))
+            checkpoint = Checkpoint(url, step)
         except (ValueError, KeyError, OSError) as error:
             damaged.append(url)
             log(f"checkpoint {url} is unreadable ({str(error).splitlines()[0][:200]}); trying the one before")
@@ -45,19 +50,19 @@ def checkpoint_to_resume(fs: fsspec.AbstractFileSystem, folder: str, log: Callab
     return None
 
 
-def _completed(fs: fsspec.AbstractFileSystem, folder: str) -> list[str]:
-    """URLs of the completed checkpoints; the others are removed, or a run would save its own into their remains."""
-    if not fs.exists(folder):
-        return []
-    scheme = f"{folder.partition('://')[0]}://" if "://" in folder else ""
-    completed = []
-    for name in [entry["name"] for entry in fs.ls(folder, detail=True) if entry["type"] == "directory"]:
-        url = name if "://" in name else f"{scheme}{name}"
-        if fs.exists(f"{url}/metadata.json"):
-            completed.append(url)
-        else:
+def _completed(fs: fsspec.AbstractFileSystem, folder: str) -> dict[str, bytes]:
+    """URL and `metadata.json` of every completed checkpoint; the others are removed, or a run would save its own into
+    their remains."""
+    try:
+        entries = fs.ls(folder, detail=True)
+    except FileNotFoundError:
+        return {}
+    urls = [f"{folder}/{entry['name'].rsplit('/', 1)[-1]}" for entry in entries if entry["type"] == "directory"]
+    metadata = read_files(fs, [f"{url}/metadata.json" for url in urls])
+    for url in urls:
+        if f"{url}/metadata.json" not in metadata:
             fs.rm(url, recursive=True)
-    return completed
+    return {url: metadata[f"{url}/metadata.json"] for url in urls if f"{url}/metadata.json" in metadata}
 
 
 def _step_in_name(url: str) -> int:
@@ -69,10 +74,11 @@ def _read_all(url: str) -> None:
     """Read every value of the checkpoint. Raises ValueError where one is cut short or missing."""
     import tensorstore as ts
 
-    base = url if "://" in url else f"file://{url}/"
+    base = f"{url}/" if "://" in url else f"file://{url}/"
     store = ts.KvStore.open({"driver": "ocdbt", "base": base}).result()
     keys = store.list().result()
     if not keys:
         raise ValueError("it holds no arrays")
-    for key in keys:
-        store.read(key).result()
+    for batch in itertools.batched(keys, _PARALLEL_READS):
+        for read in [store.read(key) for key in batch]:
+            read.result()

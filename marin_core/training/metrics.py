@@ -2,11 +2,13 @@
 
 import contextlib
 import dataclasses
+import fnmatch
 import functools
 import json
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +16,9 @@ import polars as pl
 from fsspec.implementations.local import LocalFileSystem
 
 from marin_core.errors import MarinError
+from marin_core.recipes import TrainPlan
 from marin_core.store import Writer
+from marin_core.store.filesystem import read_files
 
 if TYPE_CHECKING:
     from levanter.tracker.tracker import TrackerConfig
@@ -26,8 +30,11 @@ _SCHEMA = {
     "adam_lr": pl.Float64,
     "seconds": pl.Float64,
 }
-# An object store has no append: rows go out in parts, at most this many seconds late.
+# An object store has no append: rows go out in parts, late by at most so many seconds, or by this share of the run so
+# far, or there would be a part for every step of a run of weeks.
 _REMOTE_FLUSH_SECONDS = 5.0
+_REMOTE_FLUSH_SHARE = 0.01
+_PARALLEL_DELETES = 8
 
 
 class Diverged(MarinError):
@@ -47,12 +54,18 @@ class StopTraining(BaseException):
 
 @dataclass(frozen=True)
 class Progress:
-    """Where a run is. `loss` in nats per token, `tokens_per_second` over the last few steps."""
+    """Where a run is. `loss` in nats per token, `tokens_per_second` over the last few steps.
+
+    `mfu` is the model FLOPs utilization: what the plan counts as useful, per second, as a share of what the chips can
+    do; None where nobody said what that is. `seconds_left` at the present rate, None before there is one.
+    """
 
     step: int
     steps: int
     loss: float
     tokens_per_second: float
+    mfu: float | None = None
+    seconds_left: float | None = None
 
 
 class MetricsLog:
@@ -63,49 +76,63 @@ class MetricsLog:
         self._writer = writer
         self._appends = isinstance(writer.fs, LocalFileSystem)
         self._pending: list[str] = []
-        self._flushed = time.monotonic()
+        self._began = self._flushed = time.monotonic()
 
     def load(self, up_to_step: int) -> list[dict[str, Any]]:
         """The rows with step <= `up_to_step`, in order, later attempts winning; the rest is forgotten for good."""
-        rows: dict[int, dict[str, Any]] = {}
-        table = self._writer.path("metrics.parquet")
-        if self._writer.fs.exists(table):  # killed after its last step
-            with contextlib.suppress(pl.exceptions.PolarsError):
-                finished = pl.read_parquet(bytes(self._writer.fs.cat_file(table)))  # type: ignore[arg-type]
-                rows = {row["step"]: row for row in finished.to_dicts()}
-        for path in self._files():
-            for line in bytes(self._writer.fs.cat_file(path)).decode(errors="replace").splitlines():  # type: ignore[arg-type]
+        rows = self._finished()  # killed after its last step
+        parts = self._parts()
+        for data in read_files(self._writer.fs, parts).values():
+            for line in data.decode(errors="replace").splitlines():
                 try:
                     row = json.loads(line)
                 except json.JSONDecodeError:
                     continue  # the kill cut this line short
                 rows[row["step"]] = row
         kept = [rows[step] for step in sorted(rows) if step <= up_to_step]
-        self.remove()
-        for row in kept:
-            self.append(row, flush=False)
-        self._flush()
+        # Before they are removed: a kill in between must leave the rows of every checkpoint.
+        self._write(self._new_part(), [json.dumps(row) for row in kept])
+        self._remove(parts)
         return kept
 
-    def append(self, row: Mapping[str, Any], *, flush: bool = True) -> None:
+    def append(self, row: Mapping[str, Any]) -> None:
         self._pending.append(json.dumps(row))
-        if flush and (self._appends or time.monotonic() - self._flushed > _REMOTE_FLUSH_SECONDS):
-            self._flush()
+        now = time.monotonic()
+        if self._appends or now - self._flushed > max(_REMOTE_FLUSH_SECONDS, _REMOTE_FLUSH_SHARE * (now - self._began)):
+            self.flush()
 
     def remove(self) -> None:
-        for path in self._files():
-            self._writer.fs.rm_file(path)
+        self._remove(self._parts())
 
-    def _files(self) -> list[str]:
-        return sorted(str(path) for path in self._writer.fs.glob(self._writer.path("metrics*.jsonl")))
-
-    def _flush(self) -> None:
+    def flush(self) -> None:
+        """Make every row durable."""
         if self._pending:
-            name = "metrics.jsonl" if self._appends else f"metrics-{time.time_ns()}.jsonl"
-            with self._writer.open(name, "ab" if self._appends else "wb") as file:
-                file.write("".join(f"{row}\n" for row in self._pending).encode())
+            self._write("metrics.jsonl" if self._appends else self._new_part(), self._pending)
             self._pending.clear()
         self._flushed = time.monotonic()
+
+    def _write(self, name: str, rows: Sequence[str]) -> None:
+        with self._writer.open(name, "ab" if self._appends else "wb") as file:
+            file.write("".join(f"{row}\n" for row in rows).encode())
+
+    def _new_part(self) -> str:
+        return f"metrics-{time.time_ns()}.jsonl"
+
+    def _finished(self) -> dict[int, dict[str, Any]]:
+        for data in read_files(self._writer.fs, [self._writer.path("metrics.parquet")]).values():
+            with contextlib.suppress(pl.exceptions.PolarsError):
+                return {row["step"]: row for row in pl.read_parquet(data).to_dicts()}
+        return {}
+
+    def _parts(self) -> list[str]:
+        """URLs of the files of rows, in the order in which they were written."""
+        names = [str(path).rsplit("/", 1)[-1] for path in self._writer.fs.ls(self._writer.url, detail=False)]
+        return [self._writer.path(name) for name in sorted(names) if fnmatch.fnmatch(name, "metrics*.jsonl")]
+
+    def _remove(self, parts: Sequence[str]) -> None:
+        with ThreadPoolExecutor(_PARALLEL_DELETES) as pool:
+            for _ in pool.map(self._writer.fs.rm_file, parts):
+                pass
 
 
 class RunMetrics:
@@ -113,16 +140,20 @@ class RunMetrics:
 
     def __init__(
         self,
-        log: MetricsLog,
-        rows: list[dict[str, Any]],
-        steps: int,
-        tokens_per_step: int,
-        report: Callable[[Progress], None],
+        plan: TrainPlan,
+        log: MetricsLog | None = None,
+        rows: Sequence[dict[str, Any]] = (),
+        report: Callable[[Progress], None] = lambda progress: None,
+        peak_flops: float | None = None,
     ):
-        self._log, self.rows, self._steps = log, rows, steps
-        self._tokens_per_step, self._report = tokens_per_step, report
+        """`log` keeps the rows, after those of earlier attempts; None in a process that does not lead its gang.
+        `peak_flops` is what all chips can do together, in FLOP/s."""
+        self._plan, self._log, self.rows, self._report = plan, log, list(rows), report
+        self._peak_flops = peak_flops
         self._row: dict[str, Any] = {}
-        self._times: list[float] = [time.monotonic()]
+        self._began = time.monotonic()
+        # When the last few steps of this attempt ended; its first includes the compilation.
+        self._ended: list[float] = []
         self.evals: dict[str, float] = {}
 
     def hear(self, metrics: Mapping[str, Any], step: int | None) -> None:
@@ -148,14 +179,30 @@ class RunMetrics:
 
     def _finish_step(self, step: int, loss: float) -> None:
         now = time.monotonic()
-        row = {"step": step, "loss": loss, **self._row, "seconds": round(now - self._times[-1], 4)}
-        self._times = [*self._times[-10:], now]
+        since = self._ended[-1] if self._ended else self._began
+        row = {"step": step, "loss": loss, **self._row, "seconds": round(now - since, 4)}
+        self._ended = [*self._ended[-10:], now]
         self.rows.append(row)
         if not math.isfinite(loss):
             raise Diverged(step, loss)
-        self._log.append(row)
-        rate = self._tokens_per_step * (len(self._times) - 1) / (now - self._times[0])
-        self._report(Progress(step + 1, self._steps, loss, rate))
+        if self._log:
+            self._log.append(row)
+        self._report(self._progress(step + 1, loss))
+
+    def _progress(self, done: int, loss: float) -> Progress:
+        plan, ended = self._plan, self._ended
+        steady = len(ended) > 1
+        seconds = (ended[-1] - ended[0]) / (len(ended) - 1) if steady else ended[-1] - self._began
+        rate = plan.batch_size * plan.seq_len / seconds
+        useful = plan.flops / plan.tokens * rate
+        return Progress(
+            done,
+            plan.steps,
+            loss,
+            rate,
+            mfu=useful / self._peak_flops if self._peak_flops and steady else None,
+            seconds_left=(plan.steps - done) * seconds if steady else None,
+        )
 
 
 def tracker_config(heard: RunMetrics) -> "TrackerConfig":

@@ -2,7 +2,6 @@
 
 import hashlib
 import random
-import uuid
 from pathlib import Path
 
 import pytest
@@ -17,23 +16,18 @@ from marin_core.data.sources.transfer import transfer
 from marin_core.data.stages import run_stage
 from marin_core.errors import MarinError
 from marin_core.store import ArtifactSpec, Store
-from tests.store.test_objects import gcs_url
-
-__all__ = ["gcs_url"]
+from tests.emulator import GcsEmulator
 
 DATA = random.Random(0).randbytes(100_000)
 PATIENCE = Patience(attempts=2, first_wait=0.01)
 
 
 @pytest.fixture
-def bucket(gcs_url: str, monkeypatch: pytest.MonkeyPatch) -> str:
+def bucket(gcs_emulator: GcsEmulator, gcs_root: str) -> str:
     """URL of a bucket with three objects below `texts/` and one beside."""
-    gcsfs = pytest.importorskip("gcsfs")
-    monkeypatch.setenv("STORAGE_EMULATOR_HOST", gcs_url)
-    gcsfs.GCSFileSystem.clear_instance_cache()
-    fs = gcsfs.GCSFileSystem(project="emulator", token="anon")
-    name = f"marin-{uuid.uuid4().hex}"
-    fs.mkdir(name)
+    import gcsfs
+
+    fs, name = gcsfs.GCSFileSystem(), gcs_emulator.make_bucket()
     for path in ("texts/a.jsonl", "texts/deep/b.jsonl", "texts/c.txt", "textual.jsonl"):
         fs.pipe_file(f"{name}/{path}", DATA + path.encode())
     return f"gs://{name}"

@@ -101,14 +101,14 @@ def test_a_kill_while_an_older_attempt_is_cleared_leaves_nothing_of_it(
         run_items(squares(writer, 4).phases[0], writer)
     shutil.rmtree(store.url(before))
     commit_text(store, before, "new")
-    remove = store.fs.rm
+    remove = store.objects.delete
 
-    def killed(path: str, recursive: bool = False) -> None:
+    def killed(path: str) -> None:
         if not path.endswith(".work"):
             raise KeyboardInterrupt
-        remove(path, recursive=recursive)
+        remove(path)
 
-    monkeypatch.setattr(store.fs, "rm", killed)
+    monkeypatch.setattr(store.objects, "delete", killed)
     with pytest.raises(KeyboardInterrupt), store.writer(spec, resumable=True):
         pass
     monkeypatch.undo()

@@ -8,7 +8,6 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import NoReturn
 
 import pytest
@@ -34,8 +33,8 @@ class StillHeld(Exception):
 
 
 @pytest.fixture
-def objects(tmp_path: Path) -> ObjectStore:
-    return open_objects(str(tmp_path))
+def objects(root: str) -> ObjectStore:
+    return open_objects(root)
 
 
 def test_a_free_lease_is_taken_with_the_first_token(objects: ObjectStore) -> None:
@@ -76,8 +75,8 @@ def test_a_released_lease_is_free_and_its_token_keeps_counting(objects: ObjectSt
     assert [second.token, Lease.acquire(objects, PATH, refuse_to_wait).token] == [2, 3]
 
 
-def test_the_lease_of_a_killed_process_is_taken_at_once(objects: ObjectStore, tmp_path: Path) -> None:
-    command = [sys.executable, "-c", HOLD_UNTIL_KILLED, str(tmp_path)]
+def test_the_lease_of_a_killed_process_is_taken_at_once(objects: ObjectStore, root: str) -> None:
+    command = [sys.executable, "-c", HOLD_UNTIL_KILLED, root]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None
@@ -143,8 +142,8 @@ def test_releasing_a_lost_lease_does_not_disturb_the_new_holder(objects: ObjectS
     assert state(objects) == held
 
 
-def test_a_lost_lease_cannot_commit(tmp_path: Path) -> None:
-    store = Store(str(tmp_path))
+def test_a_lost_lease_cannot_commit(root: str) -> None:
+    store = Store(root)
     spec = ArtifactSpec("raw/code", "read_source", "1")
     with store.writer(spec) as writer:
         writer.write_json("numbers.json", [1])

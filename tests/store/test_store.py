@@ -5,16 +5,18 @@ import json
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from fsspec.core import url_to_fs
 
 from marin_core.build import Build, BuildOptions, Outcome, build
 from marin_core.errors import MarinError
-from marin_core.store import ArtifactRecord, ArtifactSpec, InputEntry, Store, StoreError
+from marin_core.store import ArtifactRecord, ArtifactSpec, InputEntry, LeaseLost, Store, StoreError
+from marin_core.store import lease as lease_module
 from marin_core.tasks import TASKS
 
 RAW = ArtifactSpec("raw/code", "read_source", "1", {"max_bytes": 1000})
@@ -41,8 +43,8 @@ class FunctionTask:
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Store:
-    return Store(str(tmp_path / "store"))
+def store(root: str) -> Store:
+    return Store(root)
 
 
 @pytest.fixture
@@ -112,6 +114,40 @@ def test_a_writer_that_waited_sees_what_was_committed_meanwhile(store: Store) ->
             assert is_waiting.wait(10)
             record = writer.commit({})
         assert waiting.result(timeout=10) == record
+
+
+def test_a_writer_whose_lease_was_taken_while_it_wrote_is_refused(store: Store) -> None:
+    with store.writer(RAW) as first:
+        with first.open("numbers.json") as file:
+            file.write(b"[1]")
+            give_up(store, RAW)
+            with store.writer(RAW) as second:
+                second.write_json("numbers.json", [2])
+                record = second.commit({"documents": 2})
+        with pytest.raises(LeaseLost, match="was lost"):
+            first.commit({"documents": 1})
+    assert store.current(RAW) == record
+    assert record.summary == {"documents": 2}
+
+
+def test_success_is_recorded_once_while_heartbeats_and_releases_overlap(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lease_module, "HEARTBEAT_SECONDS", 0.0005)
+
+    def attempt(_: int) -> ArtifactRecord | None:
+        with store.writer(RAW) as writer:
+            if writer.committed is not None:
+                return None
+            writer.write_json("numbers.json", [1])
+            return writer.commit({})
+
+    with ThreadPoolExecutor(3) as pool:
+        committed = [record for record in pool.map(attempt, range(3)) if record]
+    assert committed == [store.current(RAW)]
+    lease = store.objects.read(f"{RAW.name}/{RAW.fingerprint}.lease")
+    assert lease is not None
+    assert {name: json.loads(lease.data)[name] for name in ("token", "renewed")} == {"token": 3, "renewed": 0.0}
 
 
 @pytest.mark.parametrize("resumable", [False, True])
@@ -198,6 +234,44 @@ def test_records_of_a_name_are_listed_oldest_first(store: Store) -> None:
     assert ended == sorted(ended)
 
 
+def test_a_record_that_vanishes_while_records_are_listed_is_left_out(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    specs = [ArtifactSpec("raw/code", "read_source", version) for version in ("1", "2")]
+    records = [commit(store, spec, {}) for spec in specs]
+    listed = list(store.objects.list("raw/code/"))
+    store.objects.delete(f"{specs[0].name}/{specs[0].fingerprint}/artifact.json")
+    monkeypatch.setattr(store.objects, "list", lambda prefix: iter(listed))
+    assert store.records("raw/code") == records[1:]
+
+
+def test_what_others_write_is_seen_after_a_listing(store: Store) -> None:
+    with store.writer(RAW) as writer:
+        writer.write_json("first.json", 1)
+        folder = f"{RAW.name}/{RAW.fingerprint}"
+        clients = [store.fs, url_to_fs(store.root)[0]]  # ours, and that of a library that opens URLs by itself
+        before = [names(fs.ls(writer.url, detail=False)) for fs in clients]
+        store.objects.delete(f"{folder}/first.json")
+        store.objects.create(f"{folder}/second.json", b"22")
+        after = [names(fs.ls(writer.url, detail=False)) for fs in clients]
+        assert before == [{"first.json"}] * 2
+        assert after == [{"second.json"}] * 2
+        assert [fs.info(writer.path("second.json"))["size"] for fs in clients] == [2, 2]
+
+
+def test_intermediate_files_are_listed_by_folder_and_read_together(store: Store) -> None:
+    with store.writer(RAW) as writer:
+        assert writer.list_work("done") == set()
+        for path in ("done/1.json", "done/2.json", "other/3.json"):
+            with writer.open_work(path) as file:
+                file.write(path.encode())
+        assert writer.list_work("done") == {"done/1.json", "done/2.json"}
+        assert writer.read_work(["done/2.json", "done/4.json", "other/3.json"]) == {
+            "done/2.json": b"done/2.json",
+            "other/3.json": b"other/3.json",
+        }
+
+
 @pytest.mark.parametrize(
     "damaged",
     [
@@ -211,23 +285,24 @@ def test_records_of_a_name_are_listed_oldest_first(store: Store) -> None:
 )
 def test_a_damaged_record_is_a_one_line_error_with_a_remedy(store: Store, damaged: bytes) -> None:
     commit(store, RAW, {"a": b"1"})
-    path = Path(store.root, RAW.name, RAW.fingerprint, "artifact.json")
-    path.write_bytes(damaged)
+    path = f"{RAW.name}/{RAW.fingerprint}/artifact.json"
+    store.objects.delete(path)
+    store.objects.create(path, damaged)
     with pytest.raises(StoreError) as refused:
         store.current(RAW)
     message = str(refused.value)
     assert "\n" not in message
-    assert str(path) in message
+    assert f"{store.root}/{path}" in message
     assert f"delete the folder {RAW.name}/{RAW.fingerprint}" in message
 
 
 def test_a_file_that_is_gone_is_a_one_line_error_with_a_remedy(store: Store) -> None:
     commit(store, RAW, {"a": b"1"})
-    Path(store.url(RAW), "a").unlink()
-    with pytest.raises(
-        StoreError, match=rf"^{store.url(RAW)}/a is missing from a committed artifact; delete the folder"
-    ):
-        store.artifact(RAW).open("a")
+    store.objects.delete(f"{RAW.name}/{RAW.fingerprint}/a")
+    artifact = store.artifact(RAW)
+    for read in (artifact.read, artifact.open):
+        with pytest.raises(StoreError, match=rf"^{artifact.url}/a is missing from a committed artifact; delete the"):
+            read("a")
 
 
 def test_a_root_that_cannot_be_written_is_named_with_the_cause(tmp_path: Path) -> None:
@@ -286,6 +361,20 @@ def test_a_disk_that_is_full_already_is_a_one_line_error(
         other.write(bytes(1_000_000))
     with pytest.raises(MarinError, match="disk full while writing"):
         build(RAW, Store(str(small_disk / "store")), BuildOptions(tmp_path), print)
+
+
+def names(paths: Iterable[str]) -> set[str]:
+    """Last parts of paths, without those of an attempt."""
+    return {name for name in (path.rsplit("/", 1)[-1] for path in paths) if not name.startswith(".")}
+
+
+def give_up(store: Store, spec: ArtifactSpec) -> None:
+    """What the clock does to a lease that its holder cannot renew any more."""
+    path = f"{spec.name}/{spec.fingerprint}.lease"
+    lease = store.objects.read(path)
+    assert lease is not None
+    stale = json.dumps({**json.loads(lease.data), "renewed": 0.0}).encode()
+    assert store.objects.replace(path, stale, lease.version)
 
 
 def commit(

@@ -5,6 +5,7 @@ rows one after another, and `offsets`, where `offsets[0]` is the number of rows 
 the values are is in `shards.py`.
 """
 
+import contextlib
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -253,9 +254,10 @@ def _read_array(fs: fsspec.AbstractFileSystem, url: str) -> tuple[Any, int]:
     try:
         memory.put(_METADATA, _bytes(fs, f"{url}/{_METADATA}"))
         files = 0
-        while fs.exists(f"{url}/c/{files}"):
-            memory.put(f"c/{files}", _bytes(fs, f"{url}/c/{files}"))
-            files += 1
+        with contextlib.suppress(FileNotFoundError):
+            while True:
+                memory.put(f"c/{files}", _bytes(fs, f"{url}/c/{files}"))
+                files += 1
         array = memory.open()
     except (OSError, ValueError) as error:
         cause = (str(error).splitlines() or [type(error).__name__])[0]
