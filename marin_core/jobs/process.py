@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +38,7 @@ class WorkerProcess:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
-                env={**os.environ, **worker_environment(threads, state_folder)},
+                env={**os.environ, **worker_environment(threads, state_folder, os.environ)},
                 # A Ctrl-C in the terminal is for the parent; it ends its workers in order.
                 start_new_session=True,
             )
@@ -94,14 +94,15 @@ class WorkerProcess:
         return f"the worker ended with exit code {code}"
 
 
-def worker_environment(threads: int, state_folder: Path) -> dict[str, str]:
-    """Variables that must be set before a worker's first import."""
+def worker_environment(threads: int, state_folder: Path, inherited: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Variables that must be set before a worker's first import; what is set in `inherited` is kept."""
+    inherited = inherited or {}
     # At level 1 a step is compiled in three quarters of the time, and a small one runs no slower.
-    flags = f"--xla_backend_optimization_level=1 {os.environ.get('XLA_FLAGS', '')}"
+    flags = f"--xla_backend_optimization_level=1 {inherited.get('XLA_FLAGS', '')}"
     if threads == 1:
         flags += " --xla_cpu_multi_thread_eigen=false"
     return {
-        "JAX_PLATFORMS": os.environ.get("JAX_PLATFORMS", "cpu"),
+        "JAX_PLATFORMS": inherited.get("JAX_PLATFORMS", "cpu"),
         # The width of XLA's thread pool, and of everybody else's.
         "NPROC": str(threads),
         "OMP_NUM_THREADS": str(threads),
@@ -110,9 +111,9 @@ def worker_environment(threads: int, state_folder: Path) -> dict[str, str]:
         "XLA_FLAGS": flags.strip(),
         # XLA allocates its temporaries anew in every step. By default glibc returns such large blocks to the kernel
         # and pays a page fault for every 4 KiB of them in the next step: a third of a nano step's time.
-        "GLIBC_TUNABLES": os.environ.get("GLIBC_TUNABLES", _KEEP_LARGE_BLOCKS),
+        "GLIBC_TUNABLES": inherited.get("GLIBC_TUNABLES", _KEEP_LARGE_BLOCKS),
         # The compiled step of a shape is the same in every run: start-up falls to a fraction, bits stay.
-        "JAX_COMPILATION_CACHE_DIR": os.environ.get("JAX_COMPILATION_CACHE_DIR", str(state_folder / "cache" / "jax")),
+        "JAX_COMPILATION_CACHE_DIR": inherited.get("JAX_COMPILATION_CACHE_DIR", str(state_folder / "cache" / "jax")),
         "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
         "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
         "TOKENIZERS_PARALLELISM": "true" if threads > 1 else "false",

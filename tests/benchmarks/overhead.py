@@ -132,7 +132,7 @@ def main() -> None:
     )
     if "NPROC" not in os.environ:
         # XLA reads its thread count when it starts: run the second half as a worker runs.
-        variables = os.environ | worker_environment(1, environment.state_folder())
+        variables = os.environ | worker_environment(1, environment.state_folder(), os.environ)
         subprocess.run([sys.executable, __file__], env=variables, check=True)
         return
 
