@@ -8,15 +8,15 @@ from pathlib import Path
 
 import dagster as dg
 
+from marin_assets.following import run_jobs
 from marin_assets.guards import refuse_emptied_inputs
 from marin_assets.keys import asset_key
-from marin_assets.metadata import artifact_metadata, data_version, image_metadata
-from marin_assets.progress import JobProgress
+from marin_assets.metadata import artifact_metadata, data_version, image_metadata, job_metadata
 from marin_core import environment
 from marin_core.build import BuildOptions, build
-from marin_core.errors import MarinError
 from marin_core.graph import CHECKPOINTS, LabGraph
-from marin_core.jobs import JobSpec, JobState, LocalLauncher, follow
+from marin_core.jobs import JobFailed, JobSpec, JobState, JobStatus, Launcher, open_launcher
+from marin_core.jobs.estimate import refuse_too_many_flops
 from marin_core.profile import Profile
 from marin_core.store import Artifact, ArtifactRecord, ArtifactSpec, Store
 from marin_core.tasks import TASKS
@@ -31,11 +31,13 @@ class Lab:
         self.store = Store(profile.place.store)
         self._dagster_run = dagster_run
         self._started_launcher = False
+        # How the jobs of this run ended, by the artifact's fingerprint.
+        self._ended: dict[str, JobStatus] = {}
 
     @cached_property
-    def launcher(self) -> LocalLauncher:
+    def launcher(self) -> Launcher:
         self._started_launcher = True
-        return LocalLauncher(self.store, environment.state_folder(), self.options)
+        return open_launcher(self.store, environment.state_folder(), self.options, self.profile.place.kubernetes)
 
     @property
     def options(self) -> BuildOptions:
@@ -58,13 +60,13 @@ class Lab:
         """The records of artifacts, (record, reused) by fingerprint; missing ones run as jobs in one of `pools`.
 
         Raises:
-            MarinError: some could not be built; the message names each with its reason. The others are committed.
+            JobFailed: some could not be built; the message names each with its reason. The others are committed.
+            MarinError: they would cost more than the profile allows.
         """
         found = {spec.fingerprint: self.store.current(spec) for spec in specs}
         missing = [spec for spec in specs if found[spec.fingerprint] is None]
-        failures = self._run_jobs(context, missing, pools) if missing else {}
-        if failures:
-            raise MarinError("; ".join(f"{label}: {reason}" for label, reason in failures.items()))
+        if missing:
+            self._build(context, missing, pools)
         return {
             spec.fingerprint: (found[spec.fingerprint] or self.store.artifact(spec).record, spec not in missing)
             for spec in specs
@@ -100,16 +102,25 @@ class Lab:
         url = f"{self.store.root}/{record.name}/{record.fingerprint}"
         figures = record.summary.get("figures", [])
         images = image_metadata(Artifact(record, url, self.store.fs), figures) if figures else {}
-        return artifact_metadata(record, url, reused=reused) | images
+        job = job_metadata(self._ended[record.fingerprint]) if record.fingerprint in self._ended else {}
+        return artifact_metadata(record, url, reused=reused) | job | images
 
-    def _run_jobs(
-        self, context: dg.AssetExecutionContext, specs: Sequence[ArtifactSpec], pools: Sequence[str]
-    ) -> dict[str, str]:
-        """Run jobs to their end; returns label -> reason of those that failed."""
-        # The longest first, so that none is left running alone at the end.
-        ordered = sorted(specs, key=lambda spec: -float(spec.config.get("plan", {}).get("flops", 0)))
-        handles = [self.launcher.submit(JobSpec(spec, tuple(pools))) for spec in ordered]
-        with JobProgress(context, [handle.job for handle in handles]) as progress:
-            follow(handles, progress.update)
-        failed = [h for h in handles if h.status().state is not JobState.SUCCEEDED]
-        return {h.job.artifact.label: h.status().reason for h in failed}
+    def _build(self, context: dg.AssetExecutionContext, specs: Sequence[ArtifactSpec], pools: Sequence[str]) -> None:
+        jobs = [self._job(spec, pools) for spec in specs]
+        refuse_too_many_flops(jobs, environment.max_flops() or self.profile.place.max_flops)
+        kubernetes = self.profile.place.kubernetes
+        ended = run_jobs(context, self.launcher, jobs, kubernetes.on_cancel if kubernetes else "cancel")
+        self._ended |= ended
+        failed = {spec.label: ended[spec.fingerprint] for spec in specs}
+        if failed := {label: status for label, status in failed.items() if status.state is not JobState.SUCCEEDED}:
+            raise JobFailed(failed)
+
+    def _job(self, spec: ArtifactSpec, pools: Sequence[str]) -> JobSpec:
+        place = self.profile.place
+        return JobSpec(
+            spec,
+            tuple(pools),
+            max_failures=place.max_failures,
+            max_preemptions=place.max_preemptions,
+            ranks=place.data_ranks if TASKS[spec.task].stage else 1,
+        )

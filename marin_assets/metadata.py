@@ -6,6 +6,7 @@ from typing import Any
 
 import dagster as dg
 
+from marin_core.jobs import JobStatus
 from marin_core.store import Artifact, ArtifactRecord
 
 
@@ -22,6 +23,19 @@ def artifact_metadata(record: ArtifactRecord, url: str, *, reused: bool) -> dict
         "host": dg.MetadataValue.text(provenance.host),
     }
     return built | {name: _value(value) for name, value in record.summary.items() if value is not None}
+
+
+def job_metadata(status: JobStatus) -> dict[str, dg.MetadataValue]:
+    """How a job went: retries of both kinds, why it failed if it did, and what is worth looking at."""
+    told: dict[str, dg.MetadataValue] = {
+        "preemptions": dg.MetadataValue.int(status.preemptions),
+        "failures": dg.MetadataValue.int(status.failures),
+    }
+    if status.failure is not None:
+        told["failure_class"] = dg.MetadataValue.text(status.failure.value)
+    if status.log_tail:
+        told["log_tail"] = dg.MetadataValue.md("\n".join(["```text", *status.log_tail, "```"]))
+    return told | {name: dg.MetadataValue.url(url) for name, url in status.links.items()}
 
 
 def image_metadata(artifact: Artifact, names: list[str]) -> dict[str, dg.MetadataValue]:

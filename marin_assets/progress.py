@@ -1,8 +1,4 @@
-"""What a person sees while jobs run: a live display in a terminal, lines elsewhere, a few events in Dagster.
-
-Dagster keeps every event for ever, so only what a reader wants later goes there: what finished, what failed, what
-was retried. Steps go to the terminal.
-"""
+"""What a person sees while jobs run: a live display in a terminal, else lines; and what `job_log` tells Dagster."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -13,6 +9,7 @@ import dagster as dg
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
 from marin_assets.console import console
+from marin_assets.job_log import JobLog, duration, progress_text
 from marin_core.jobs import JobHandle, JobSpec, JobState, JobStatus
 
 _LINE_EVERY_SECONDS = 15.0
@@ -23,10 +20,10 @@ class JobProgress:
 
     def __init__(self, context: dg.AssetExecutionContext, jobs: Sequence[JobSpec]):
         self._context, self._jobs = context, jobs
+        self._log = JobLog(context.log)
         self._trains = any("plan" in job.artifact.config for job in jobs)
         self._done: dict[str, float] = {}
         self._finished = 0
-        self._messages: dict[str, int] = {}
         self._started = time.monotonic()
         self._last_line = self._started
         self._live = Progress(
@@ -51,56 +48,50 @@ class JobProgress:
 
     def update(self, handle: JobHandle, status: JobStatus) -> None:
         """A job's status changed."""
+        self._log.update(handle.job, status)
         name = handle.job.artifact.label
-        for message in status.messages[self._messages.get(name, 0) :]:
-            self._context.log.info(message)
-        self._messages[name] = len(status.messages)
-        match status.state:
-            case JobState.RETRYING:
-                self._context.log.warning(f"{name}: {status.reason}")
-            case JobState.FAILED:
-                self._finished += 1
-                self._context.log.error(f"{name} failed: {status.reason}")
-            case JobState.SUCCEEDED:
-                self._finished += 1
-                self._done[name] = 1.0
+        self._finished += status.state in (JobState.SUCCEEDED, JobState.FAILED)
+        if status.state is JobState.SUCCEEDED:
+            self._done[name] = 1.0
         if self._trains:
-            self._show(handle, status, name)
-        elif status.progress:
-            self._show_stage(status.progress, name, ended=status.state.is_final)
-
-    def _show_stage(self, now: Mapping[str, Any], name: str, *, ended: bool) -> None:
-        """Items done of a data stage's current phase."""
-        text = f"{now['phase']} {now['done']}/{now['items']}"
-        if name not in self._rows:
-            self._rows[name] = self._live.add_task(f"  {name}", total=now["items"], text=text)
-        self._live.update(self._rows[name], completed=now["done"], total=now["items"], text=text)
-        if ended:
-            self._live.remove_task(self._rows.pop(name))
+            self._show_run(handle.job, status, name)
+        elif status.state.is_final:
+            self._remove_row(name)
         else:
-            self._line(f"{name}: {text}")
+            self._show_row(name, f"  {name}", status)
 
-    def _show(self, handle: JobHandle, status: JobStatus, name: str) -> None:
+    def _show_run(self, job: JobSpec, status: JobStatus, name: str) -> None:
+        """The sum of all runs, and a row for this one while it is on its way."""
         now = status.progress
         if now and not status.state.is_final:
             self._done[name] = now["step"] / now["steps"]
         share = self._share_done()
         counts = f"{self._finished}/{len(self._jobs)} runs{self._time_left(share)}"
         self._live.update(self._total, completed=share, text=counts)
-        if status.state.is_final:
-            if name in self._rows:
-                self._live.remove_task(self._rows.pop(name))
-            if status.state is JobState.SUCCEEDED and now:
-                detail = f"loss {now['loss']:.4f}, {now['steps']} steps, {now['tokens_per_second']:,.0f} tokens/s"
-                self._context.log.info(f"[{counts}] {name}: {detail}")
+        if not status.state.is_final:
+            self._show_row(name, f"  {job.artifact.partition}", status, before=f"{counts}  ")
             return
-        if not now:
+        self._remove_row(name)
+        if status.state is JobState.SUCCEEDED and now:
+            detail = f"loss {now['loss']:.4f}, {now['steps']} steps, {now['tokens_per_second']:,.0f} tokens/s"
+            self._context.log.info(f"[{counts}] {name}: {detail}")
+
+    def _show_row(self, name: str, title: str, status: JobStatus, before: str = "") -> None:
+        """A job under way: how far it is, or why it is not."""
+        if status.state is JobState.RUNNING and status.progress:
+            text, (done, total) = progress_text(status.progress), _share(status.progress)
+        elif status.reason:
+            text, done, total = f"{status.state.value}: {status.reason}", 0, None
+        else:
             return
-        text = f"step {now['step']}/{now['steps']}  loss {now['loss']:.3f}  {now['tokens_per_second']:,.0f} tokens/s"
         if name not in self._rows:
-            self._rows[name] = self._live.add_task(f"  {handle.job.artifact.partition}", total=now["steps"], text=text)
-        self._live.update(self._rows[name], completed=now["step"], text=text)
-        self._line(f"{counts}  {name}: {text}")
+            self._rows[name] = self._live.add_task(title, total=total, text=text)
+        self._live.update(self._rows[name], completed=done, total=total, text=text)
+        self._line(f"{before}{name}: {text}")
+
+    def _remove_row(self, name: str) -> None:
+        if name in self._rows:
+            self._live.remove_task(self._rows.pop(name))
 
     def _line(self, text: str) -> None:
         """Where there is no live display, a line now and then."""
@@ -115,5 +106,8 @@ class JobProgress:
     def _time_left(self, share: float) -> str:
         if share < 0.02:
             return ""
-        seconds = round((time.monotonic() - self._started) * (1 - share) / share)
-        return f", {seconds // 60} min {seconds % 60:02d} s left"
+        return f", {duration((time.monotonic() - self._started) * (1 - share) / share)} left"
+
+
+def _share(now: Mapping[str, Any]) -> tuple[int, int]:
+    return (now["done"], now["items"]) if "phase" in now else (now["step"], now["steps"])

@@ -7,6 +7,7 @@ from typing import Any
 
 from marin_core.data.stages import Stage, run_items, run_stage
 from marin_core.errors import MarinError, disk_full_message
+from marin_core.gang import Gang
 from marin_core.store import Artifact, ArtifactRecord, ArtifactSpec, Store, Workspace, Writer
 
 
@@ -22,6 +23,8 @@ class BuildOptions:
     retries: int = 0
     # Processes that share the items of a stage.
     ranks: int = 1
+    # What all chips of the job can do together, in FLOP/s; None leaves the utilization of them unknown.
+    peak_flops: float | None = None
 
 
 @dataclass(frozen=True)
@@ -36,7 +39,8 @@ class Rank:
 
 @dataclass(frozen=True)
 class Build:
-    """What a task gets: what to build, where to write it, and whom to tell. A rank of a stage has no writer."""
+    """What a task gets: what to build, where to write it, and whom to tell. A rank of a stage has no writer, nor has a
+    process of a `gang` that does not lead it."""
 
     spec: ArtifactSpec
     store: Store
@@ -44,6 +48,7 @@ class Build:
     options: BuildOptions
     log: Callable[[str], None]
     report: Callable[[Any], None] = field(default=lambda progress: None)
+    gang: Gang | None = None
 
     @property
     def writer(self) -> Writer:
@@ -71,11 +76,12 @@ def build(
     log: Callable[[str], None],
     report: Callable[[Any], None] = lambda progress: None,
     start_ranks: Callable[[ArtifactSpec, str, int], None] | None = None,
+    gang: Gang | None = None,
 ) -> ArtifactRecord:
     """Build and commit an artifact, or return its record if it is committed already.
 
     `start_ranks(spec, phase, lease token)` runs a phase of a stage in ranks elsewhere and waits for them; without it
-    this process runs every item.
+    this process runs every item. `gang` are the processes that do the task together, led by this one.
 
     Raises:
         MarinError: whatever the task found wrong; nothing is committed.
@@ -87,7 +93,7 @@ def build(
         with store.writer(spec, resumable=task.resumable, on_wait=_once(log, spec)) as writer:
             if writer.committed:
                 return writer.committed
-            made = task.load()(Build(spec, store, writer, options, log, report))
+            made = task.load()(Build(spec, store, writer, options, log, report, gang))
             outcome = _run(made, writer, report, start_ranks) if isinstance(made, Stage) else made
             return writer.commit(
                 outcome.summary,

@@ -1,113 +1,149 @@
 """The one entry point that a job runs: read a plan from the store, build its artifact, commit it.
 
     python -m marin_core.worker --store ROOT --plan PATH      one plan, then exit
+    python -m marin_core.worker --store ROOT --plan PATH --job NAME [--world N | --processes N --coordinator HOST:PORT]
+                                                              the same in a pod, alone or as one of N
     python -m marin_core.worker --store ROOT --plan PATH --phase NAME --rank R --world N --lease-token T
                                                               one rank of a data stage; commits nothing
     python -m marin_core.worker --store ROOT --serve          a request per line on standard input, until it closes
 
-Events go to standard output as JSON lines; everything that libraries print goes to standard error.
+Exit codes: 0 the artifact is committed; 65 the task found something wrong, and trying again changes nothing; 143 ended
+by SIGTERM, with what is done so far kept; anything else is worth another try.
 """
 
-import dataclasses
 import json
 import os
 import queue
 import sys
 import threading
 import traceback
+from dataclasses import replace
 from pathlib import Path
-from typing import IO, Any
+from typing import Any, NoReturn
 
 import click
 
 from marin_core.build import BuildOptions, Rank, build, run_rank
+from marin_core.environment import completion_index, pod_name, slice_index
 from marin_core.errors import MarinError
+from marin_core.gang import Gang, PeerLost
+from marin_core.jobs.events import Events, PodEvents, StreamEvents
+from marin_core.jobs.gang_build import follow_gang, lead_gang
+from marin_core.jobs.parts import Alone, Member, Part, Sharer, gang_member, index_of, stage_share
 from marin_core.jobs.ranks import local_ranks
-from marin_core.store import ArtifactSpec, Store
+from marin_core.jobs.shared_stage import follow_stage, lead_stage
+from marin_core.jobs.spec import EXIT_REFUSED, EXIT_TERMINATED
+from marin_core.store import ArtifactSpec, LeaseLost, Store, StoreError
+from marin_core.termination import Terminated, end_on_sigterm
+
+# Errors of the place and not of the task, which another try may find gone.
+_WORTH_ANOTHER_TRY = (LeaseLost, PeerLost, StoreError)
 
 
 @click.command()
 @click.option("--store", "root", required=True, help="Root of the store: a path or URL.")
 @click.option("--plan", help="Path of one plan in the store.")
 @click.option("--serve", is_flag=True, help="Take requests from standard input.")
-@click.option("--scratch", default=".", help="Folder for what need not outlive the job.")
+@click.option("--job", help="Name of the job whose pod this is; events go to the store.")
+@click.option("--scratch", default=".", type=click.Path(path_type=Path), help="For what need not outlive the job.")
 @click.option("--checkpoint-every-seconds", type=float)
 @click.option("--checkpoint-every-steps", type=int)
-@click.option("--ranks", type=click.IntRange(1), default=1, help="Processes that share the items of a data stage.")
+@click.option("--command", help="What a person typed, for the record.")
+@click.option("--dagster-run", help="Dagster run that asked for the artifact, for the record.")
+@click.option("--peak-flops", type=float, help="What all chips of the job can do together, in FLOP/s.")
+@click.option("--ranks", type=click.IntRange(1), default=1, help="Processes here that share the items of a data stage.")
+@click.option("--world", type=click.IntRange(1), default=1, help="Ranks of a data stage that are started apart.")
 @click.option("--phase", help="Run only this rank's items of a phase of a data stage.")
-@click.option("--rank", type=click.IntRange(0), default=lambda: os.environ.get("JOB_COMPLETION_INDEX", 0))
-@click.option("--world", type=click.IntRange(1), default=1)
+@click.option("--rank", type=click.IntRange(0), help="Which of --world; by default JOB_COMPLETION_INDEX.")
 @click.option("--lease-token", type=int, help="Token of the lease of the writer that this rank works for.")
+@click.option("--processes", type=click.IntRange(1), default=1, help="Processes that train one model together.")
+@click.option("--hosts", type=click.IntRange(1), help="Those of them in one slice; by default all.")
+@click.option("--coordinator", help="HOST:PORT where process 0 of them listens.")
 def main(
     root: str,
     plan: str | None,
     serve: bool,
-    scratch: str,
-    phase: str | None,
-    rank: int,
+    job: str | None,
     world: int,
+    phase: str | None,
+    rank: int | None,
     lease_token: int | None,
+    processes: int,
+    hosts: int | None,
+    coordinator: str | None,
     **options: Any,
 ) -> None:
     if serve == (plan is not None):
         raise click.UsageError("give either --plan or --serve")
-    if (phase is None) != (lease_token is None):
-        raise click.UsageError("--phase and --lease-token go together")
-    if rank >= world:
-        raise click.UsageError(f"--rank {rank} is not below --world {world}")
-    events = _private_stdout()
+    part: Part = Alone()
     try:
-        worker = Worker(Store(root), events)
+        if processes > 1:
+            part = gang_member(slice_index(), completion_index(), processes, hosts, coordinator)
+        elif phase is not None or lease_token is not None or world > 1:
+            part = stage_share(completion_index() if rank is None else rank, world, phase, lease_token)
     except MarinError as error:
-        _tell(events, {"event": "failed", "error": str(error)})
-        sys.exit(1)
-    if serve:
+        raise click.UsageError(str(error)) from None
+    store, events = _open(root, job, part)
+    worker = Worker(store, events)
+    if plan is None:
         _serve(worker)
-    else:
-        assert plan is not None
-        share = None if phase is None or lease_token is None else Rank(phase, rank, world, lease_token)
-        succeeded = worker.run(plan, BuildOptions(Path(scratch), **options), share)
-        # Not by way of the interpreter's end, where threads of JAX and TensorStore are known to crash.
-        os._exit(0 if succeeded else 1)
+    end_on_sigterm()
+    code = worker.run(plan, BuildOptions(**options), part)
+    events.close()
+    # Not by way of the interpreter's end, where threads of JAX and TensorStore are known to crash.
+    os._exit(code)
 
 
 class Worker:
     """Builds plans of one store and tells events."""
 
-    def __init__(self, store: Store, events: IO[str]):
+    def __init__(self, store: Store, events: Events):
         self._store, self._events = store, events
 
-    def run(self, plan: str, options: BuildOptions, rank: Rank | None = None) -> bool:
-        """True if the plan's artifact is committed afterwards, or all items of a `rank` are done."""
+    def run(self, plan: str, options: BuildOptions, part: Part) -> int:
+        """Do this process's part of building the plan's artifact. Returns an exit code, 0 if that is done."""
         try:
             spec = self._store.load_plan(plan)
             self._quiet_libraries(spec)
-            if rank is not None:
-                run_rank(spec, self._store, rank, options, self._log, self._report)
-            else:
-                ranks = local_ranks(self._store, options.ranks, self._log, self._report)
-                start_ranks = ranks if options.ranks > 1 else None
-                build(spec, self._store, options, self._log, self._report, start_ranks)
+            self._do(spec, replace(options, retries=options.retries + self._events.earlier_attempts()), part)
+        except Terminated:
+            self._events.log(f"{plan} was ended by SIGTERM; what is done so far is kept")
+            return EXIT_TERMINATED
         except MarinError as error:
-            self._tell({"event": "failed", "error": str(error)})
-            return False
+            self._events.failed(str(error))
+            return 1 if isinstance(error, _WORTH_ANOTHER_TRY) else EXIT_REFUSED
         except Exception as error:
             traceback.print_exc()
             cause = str(error).strip().splitlines()
-            self._tell({"event": "failed", "error": f"{type(error).__name__}: {cause[0] if cause else ''}"})
-            return False
-        self._tell({"event": "done"})
-        return True
+            self._events.failed(f"{type(error).__name__}: {cause[0] if cause else ''}")
+            return 1
+        self._events.done()
+        return 0
 
-    def _log(self, message: str) -> None:
-        print(message, file=sys.stderr, flush=True)
-        self._tell({"event": "log", "message": message})
+    def _do(self, spec: ArtifactSpec, options: BuildOptions, part: Part) -> None:
+        log, report = self._events.log, self._events.report
+        match part:
+            case Rank():
+                run_rank(spec, self._store, part, options, log, report)
+            case Sharer(rank=0):
+                lead_stage(spec, self._store, part.world, options, log, report)
+            case Sharer():
+                follow_stage(spec, self._store, part.rank, part.world, options, log, report)
+            case Member():
+                gang = Gang.join(part.index, part.processes, part.coordinator, self._give_up)
+                if gang.leads:
+                    lead_gang(spec, self._store, gang, options, log, report)
+                else:
+                    follow_gang(spec, self._store, gang, options, log)
+            case Alone():
+                ranks = local_ranks(self._store, options.ranks, log, report) if options.ranks > 1 else None
+                build(spec, self._store, options, log, report, ranks)
 
-    def _report(self, progress: Any) -> None:
-        self._tell({"event": "progress", "progress": dataclasses.asdict(progress)})
-
-    def _tell(self, event: dict[str, Any]) -> None:
-        _tell(self._events, event)
+    def _give_up(self, error: MarinError) -> None:
+        """End the process from a thread, while its main thread waits for what will not come."""
+        self._events.failed(str(error))
+        self._events.close()
+        os._exit(1)
 
     def _quiet_libraries(self, spec: ArtifactSpec) -> None:
         import logging
@@ -122,18 +158,25 @@ class Worker:
         print(f"--- {spec.label} {spec.fingerprint}", file=sys.stderr, flush=True)
 
 
-def _tell(events: IO[str], event: dict[str, Any]) -> None:
-    events.write(json.dumps(event) + "\n")
-    events.flush()
+def _open(root: str, job: str | None, part: Part) -> tuple[Store, Events]:
+    """The store, and whom to tell; ends the process with one line if there is no such store."""
+    stream = StreamEvents.on_stdout() if job is None else None
+    try:
+        store = Store(root)
+    except MarinError as error:
+        if stream:
+            stream.failed(str(error))
+        sys.exit(f"failed: {error}")
+    return store, stream or PodEvents(store.objects, job or "", pod_name(), index_of(part))
 
 
-def _serve(worker: Worker) -> None:
+def _serve(worker: Worker) -> NoReturn:
     requests: queue.Queue[dict[str, Any]] = queue.Queue()
     threading.Thread(target=_read_requests, args=(requests,), daemon=True).start()
     while True:
         request = requests.get()
         options = {**request["options"], "scratch": Path(request["options"]["scratch"])}
-        worker.run(request["plan"], BuildOptions(**options))
+        worker.run(request["plan"], BuildOptions(**options), Alone())
 
 
 def _read_requests(requests: "queue.Queue[dict[str, Any]]") -> None:
@@ -141,13 +184,6 @@ def _read_requests(requests: "queue.Queue[dict[str, Any]]") -> None:
         requests.put(json.loads(line))
     # The parent closed the pipe or is gone. Nothing that is not committed counts, so there is nothing to tidy.
     os._exit(0)
-
-
-def _private_stdout() -> IO[str]:
-    """The real standard output for events; what anybody prints from now on goes to standard error."""
-    events = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)
-    return events
 
 
 if __name__ == "__main__":

@@ -7,9 +7,11 @@ import dagster as dg
 
 from marin_assets.keys import asset_key, group
 from marin_assets.lab import Lab
+from marin_assets.metadata import job_metadata
 from marin_assets.resources import LabResource
 from marin_core.errors import MarinError
 from marin_core.graph import LabGraph
+from marin_core.jobs import JobFailed
 from marin_core.store import ArtifactSpec
 from marin_core.tasks import TASKS
 
@@ -18,9 +20,13 @@ OWNERS = ["team:lab"]
 
 @contextmanager
 def plain_errors() -> Iterator[None]:
-    """An error that is meant for people ends the step with its one line."""
+    """An error that is meant for people ends the step with its one line; a job's with the end of its log as well."""
     try:
         yield
+    except JobFailed as error:
+        label, status = next(iter(error.failed.items()))
+        log = [f"the last lines of {label}:", *status.log_tail] if status.log_tail else []
+        raise dg.Failure("\n".join([str(error), *log]), metadata=job_metadata(status), allow_retries=False) from None
     except MarinError as error:
         raise dg.Failure(str(error), allow_retries=False) from None
 

@@ -18,10 +18,6 @@ EXIT_TERMINATED = 143
 _LONGEST_STEM = 36
 
 
-class JobFailed(MarinError):
-    """A job ended without committing its artifact."""
-
-
 class JobState(enum.Enum):
     QUEUED = "queued"
     STARTING = "starting"
@@ -107,3 +103,11 @@ class JobStatus:
     def retries(self) -> int:
         """Attempts after the first."""
         return self.preemptions + self.failures
+
+
+class JobFailed(MarinError):
+    """Jobs ended without committing their artifacts. `failed` has their last status by the artifact's label."""
+
+    def __init__(self, failed: Mapping[str, JobStatus]):
+        super().__init__("; ".join(f"{label}: {status.reason}" for label, status in failed.items()))
+        self.failed = failed

@@ -17,13 +17,16 @@ if TYPE_CHECKING:
 class Task:
     """`function` is `module:name`; light tasks run where they are asked for, the others as jobs in workers.
 
-    A task's function returns the outcome, or a stage whose items several ranks may share.
+    A task's function returns the outcome or, if it is a `stage`, a stage whose items several ranks may share.
+    A `gang` of processes may run it together.
     """
 
     function: str
     code_version: str
     light: bool = False
     resumable: bool = False
+    stage: bool = False
+    gang: bool = False
 
     def load(self) -> "Callable[[Build], Any]":
         module, _, name = self.function.partition(":")
@@ -31,7 +34,7 @@ class Task:
 
 
 def _stage(name: str, code_version: str) -> Task:
-    return Task(f"data:{name}", code_version, resumable=True)
+    return Task(f"data:{name}", code_version, resumable=True, stage=True)
 
 
 TASKS: dict[str, Task] = {
@@ -45,7 +48,7 @@ TASKS: dict[str, Task] = {
     "fetch_tokenizer": Task("data:fetch_pretrained", code_version="1"),
     "tokenize": _stage("tokenize", code_version="2"),
     "mix": Task("data:mix", code_version="2", light=True),
-    "train": Task("training:train_plan", code_version="2", resumable=True),
+    "train": Task("training:train_plan", code_version="2", resumable=True, gang=True),
     "list_candidates": Task("scaling:list_candidates", code_version="1", light=True),
     "collect_runs": Task("scaling:collect_runs", code_version="1", light=True),
     "fit_isoflop": Task("scaling:fit_isoflops", code_version="1", light=True),

@@ -10,19 +10,23 @@ from marin_core.errors import MarinError
 from marin_core.recipes import TrainPlan
 from marin_core.store import ArtifactSpec
 from marin_core.training.levanter_config import TrainData
-from marin_core.training.run import RunOptions, train
+from marin_core.training.run import RunOptions, train, train_along
 
 
-def train_plan(build: Build) -> Outcome:
+def train_plan(build: Build) -> Outcome | None:
+    """The outcome, None in a process of a gang that does not lead it."""
     plan = TrainPlan.from_json(dict(build.spec.config["plan"]))
     options = RunOptions(
         scratch=build.options.scratch,
         checkpoint_every_seconds=build.options.checkpoint_every_seconds,
         checkpoint_every_steps=build.options.checkpoint_every_steps,
+        peak_flops=build.options.peak_flops,
     )
     data = train_data(build, build.spec.inputs["mixture"], plan)
     with _offline():
-        return Outcome(*train(plan, data, build.writer, options, build.log, build.report))
+        if build.gang and not build.gang.leads:
+            return train_along(plan, data, build.workspace, options, build.gang)
+        return Outcome(*train(plan, data, build.writer, options, build.log, build.report, build.gang))
 
 
 def train_data(build: Build, mixture: ArtifactSpec, plan: TrainPlan) -> TrainData:

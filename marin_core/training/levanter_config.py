@@ -3,15 +3,17 @@
 Imports Levanter, and with it JAX, inside the function: workers call it, nothing else does.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from marin_core.data.mixing.order import MixtureOrder
+from marin_core.errors import MarinError
 from marin_core.recipes import TrainPlan
 from marin_core.training.examples import ordered_data
+from marin_core.training.preemption import preemptible_checkpointer
 
 if TYPE_CHECKING:
     from levanter.main.train_lm import TrainLmConfig
@@ -31,24 +33,34 @@ class TrainData:
 
 @dataclass(frozen=True)
 class Checkpointing:
-    """Where and how often. Changes no result, so it is no part of a plan. None turns a policy off."""
+    """Where and how often. Changes no result, so it is no part of a plan. None turns a policy off.
+
+    `stops_at` and `before_save`: see `preemptible_checkpointer`.
+    """
 
     folder: str
     every_seconds: float | None
-    every_steps: int | None = None
+    every_steps: int | None
     # The checkpoint to resume from; None starts at step 0.
-    resume_from: str | None = None
+    resume_from: str | None
+    stops_at: Callable[[int], bool]
+    before_save: Callable[[], None]
 
 
 def levanter_config(
     plan: TrainPlan, data: TrainData, checkpointing: Checkpointing, tracker: "TrackerConfig", run_id: str, log_dir: Path
 ) -> "TrainLmConfig":
-    """The complete configuration of `levanter.main.train_lm` for a plan."""
+    """The complete configuration of `levanter.main.train_lm` for a plan, on the devices of this process and, in a gang,
+    of the others.
+
+    Raises:
+        MarinError: the plan's batch or width does not divide among the devices.
+    """
     import jmp
     from levanter.callbacks.watch import WatchConfig
-    from levanter.checkpoint import CheckpointerConfig
     from levanter.data.text.datasets import DatasetComponent
     from levanter.data.text.formats import ChatLmDatasetFormat, TextLmDatasetFormat
+    from levanter.distributed import DistributedConfig
     from levanter.layers.rotary import Llama3RotaryEmbeddingsConfig
     from levanter.main.train_lm import TrainLmConfig
     from levanter.models.qwen import Qwen3Config
@@ -56,6 +68,7 @@ def levanter_config(
     from levanter.trainer import TrainerConfig
 
     optimizer = plan.optimizer
+    devices = _devices(plan)
     return TrainLmConfig(
         data=ordered_data(
             data.order,
@@ -109,9 +122,11 @@ def levanter_config(
             train_batch_size=plan.batch_size,
             num_train_steps=plan.steps,
             steps_per_eval=plan.steps_per_eval,
-            per_device_eval_parallelism=plan.eval_batch_size,
+            per_device_eval_parallelism=plan.eval_batch_size // devices,
             max_eval_batches=max(1, plan.eval_sequences // plan.eval_batch_size),
-            checkpointer=CheckpointerConfig(
+            checkpointer=preemptible_checkpointer(
+                checkpointing.stops_at,
+                checkpointing.before_save,
                 base_path=checkpointing.folder,
                 append_run_id_to_base_path=False,
                 save_interval=None
@@ -127,6 +142,8 @@ def levanter_config(
             crash_on_nan=False,
             crash_on_inf=False,
             require_accelerator=False,
+            # A gang has joined before. In a pod by itself, detection would take it for one of a gang.
+            distributed=DistributedConfig(initialize_jax_distributed=False),
             log_dir=log_dir,
             log_jaxprs=False,
             log_xla_hlo=False,
@@ -134,3 +151,22 @@ def levanter_config(
             watch=WatchConfig(watch_targets=[]),
         ),
     )
+
+
+def _devices(plan: TrainPlan) -> int:
+    """How many devices share a batch: all. Those of a slice share the parameters too, along the embedding's axis."""
+    import jax
+
+    devices = jax.devices()
+    slices = max(getattr(device, "slice_index", 0) for device in devices) + 1
+    shares = {
+        f"batch of {plan.batch_size} sequences": (plan.batch_size, len(devices)),
+        f"evaluation batch of {plan.eval_batch_size} sequences": (plan.eval_batch_size, len(devices)),
+        f"width of {plan.hidden_dim}": (plan.hidden_dim, len(devices) // slices),
+    }
+    for what, (size, parts) in shares.items():
+        if size % parts:
+            raise MarinError(
+                f"the {what} does not divide by {parts} devices; choose a pool whose number of chips divides it"
+            )
+    return len(devices)

@@ -1,5 +1,6 @@
 """Runs a TrainPlan with Levanter's own `train_lm`, in a worker process, resuming what an earlier attempt left."""
 
+import dataclasses
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -7,9 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from marin_core.errors import MarinError
+from marin_core.gang import Gang
 from marin_core.recipes import TrainPlan
-from marin_core.store import Writer, canonical_json, digest
-from marin_core.training.checkpoints import checkpoint_to_resume
+from marin_core.store import Workspace, Writer, canonical_json, digest
+from marin_core.termination import termination_deferred, termination_requested
+from marin_core.training.checkpoints import Checkpoint, checkpoint_to_resume
 from marin_core.training.levanter_config import Checkpointing, TrainData, levanter_config
 from marin_core.training.metrics import Diverged, MetricsLog, Progress, RunMetrics, StopTraining, tracker_config
 
@@ -21,6 +24,8 @@ class RunOptions:
     scratch: Path
     checkpoint_every_seconds: float | None
     checkpoint_every_steps: int | None = None
+    # What all chips can do together, in FLOP/s.
+    peak_flops: float | None = None
 
 
 def train(
@@ -30,8 +35,10 @@ def train(
     options: RunOptions,
     log: Callable[[str], None],
     report: Callable[[Progress], None],
+    gang: Gang | None = None,
 ) -> tuple[dict[str, Any], str]:
-    """Train to the last step; returns (summary, content digest) of the run for its record.
+    """Train to the last step; returns (summary, content digest) of the run for its record. The other processes of the
+    `gang` call `train_along`.
 
     Writes `plan.json`, `metrics.parquet` (step, loss, learning_rate, adam_lr, seconds), `evals.json` and, unless the
     run diverged, `checkpoints/step-N`. Divergence is an outcome: the summary's `status` is then `diverged`.
@@ -39,49 +46,80 @@ def train(
     Raises:
         MarinError: no checkpoint is readable although there are some, or the run ended before its last step.
         LeaseLost: another worker took the run over.
+        Terminated: SIGTERM; there is a checkpoint of the last completed step.
     """
-    from levanter.main import train_lm
-
-    checkpoints = writer.path("checkpoints")
-    resume = checkpoint_to_resume(writer.fs, checkpoints, log)
+    resume = checkpoint_to_resume(writer.fs, writer.path("checkpoints"), log)
     history = MetricsLog(writer)
     rows = history.load(up_to_step=resume.step if resume else -1)
     if resume:
         log(f"resuming {writer.spec.label} after step {resume.step + 1} of {plan.steps}")
+    if gang:
+        resumed = dataclasses.asdict(resume) if resume else None
+        gang.tell("start", {"lease_token": writer.lease_token, "resume": resumed})
 
     def checked_report(progress: Progress) -> None:
         writer.check()
         report(progress)
 
-    metrics = RunMetrics(history, rows, plan.steps, plan.batch_size * plan.seq_len, checked_report)
+    metrics = RunMetrics(plan, history, rows, checked_report, options.peak_flops)
+    diverged = _run(plan, data, writer, options, resume, metrics, gang, history.flush)
+    if diverged:
+        log(f"{writer.spec.label} {diverged}")
+    elif metrics.last_step != plan.steps - 1:
+        raise MarinError(
+            f"{writer.spec.label} ended after {metrics.last_step + 1} of {plan.steps} steps; materialize it again"
+        )
+    return _finish(plan, writer, metrics, history, "diverged" if diverged else "succeeded")
+
+
+def train_along(plan: TrainPlan, data: TrainData, workspace: Workspace, options: RunOptions, gang: Gang) -> None:
+    """Train as a process of a gang that does not lead it: the same steps, and the checkpoints' shards of this process.
+
+    Raises:
+        Terminated: SIGTERM reached a process of the gang; there is a checkpoint of the last completed step.
+    """
+    resumed = gang.hear("start")["resume"]
+    _run(plan, data, workspace, options, Checkpoint(**resumed) if resumed else None, RunMetrics(plan), gang)
+
+
+def _run(
+    plan: TrainPlan,
+    data: TrainData,
+    workspace: Workspace,
+    options: RunOptions,
+    resume: Checkpoint | None,
+    metrics: RunMetrics,
+    gang: Gang | None,
+    before_save: Callable[[], None] = lambda: None,
+) -> Diverged | None:
+    """Levanter's run, to its end or until it diverges."""
+    from levanter.main import train_lm
+
     config = levanter_config(
         plan,
         data,
         Checkpointing(
-            folder=checkpoints,
+            folder=workspace.path("checkpoints"),
             every_seconds=options.checkpoint_every_seconds,
             every_steps=options.checkpoint_every_steps,
             resume_from=resume.url if resume else None,
+            stops_at=gang.stops_at if gang else lambda step: termination_requested(),
+            before_save=before_save,
         ),
         tracker_config(metrics),
-        run_id=writer.spec.fingerprint,
+        run_id=workspace.url.rsplit("/", 1)[-1],
         log_dir=options.scratch,
     )
-    status = "succeeded"
     try:
-        train_lm.main(config)
+        with termination_deferred():
+            train_lm.main(config)
         if not math.isfinite(_eval_loss(metrics.evals)):
             raise StopTraining(Diverged(metrics.last_step, _eval_loss(metrics.evals)))
     except StopTraining as stop:
         if not isinstance(stop.cause, Diverged):
             raise stop.cause from None
-        log(f"{writer.spec.label} {stop.cause}")
-        status = "diverged"
-    if status == "succeeded" and metrics.last_step != plan.steps - 1:
-        raise MarinError(
-            f"{writer.spec.label} ended after {metrics.last_step + 1} of {plan.steps} steps; materialize it again"
-        )
-    return _finish(plan, writer, metrics, history, status)
+        return stop.cause
+    return None
 
 
 def _finish(

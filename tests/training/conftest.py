@@ -4,7 +4,9 @@ import pytest
 
 from marin_core.graph import LabGraph
 from marin_core.profile import load_profile
+from marin_core.store import Store
 from tests.conftest import LabEnvironment
+from tests.training.runs import CELL, copied_store, finish, start_worker
 
 
 @pytest.fixture(scope="session")
@@ -16,3 +18,12 @@ def shards(tmp_path_factory: pytest.TempPathFactory) -> tuple[LabEnvironment, La
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("MARIN_STORE", str(lab.store))
         return lab, LabGraph.of(load_profile(str(lab.profile)))
+
+
+@pytest.fixture(scope="session")
+def uninterrupted(shards: tuple[LabEnvironment, LabGraph]) -> Store:
+    """A store in which one process has trained `CELL` without a stop."""
+    lab, graph = shards
+    store = copied_store(lab, "uninterrupted")
+    finish(start_worker(lab, store, graph.cells[CELL]))
+    return store

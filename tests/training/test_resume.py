@@ -2,73 +2,20 @@
 
 import json
 import os
-import signal
 import subprocess
-import sys
 from pathlib import Path
 
-import polars as pl
 import pytest
 
 from marin_core.build import BuildOptions, build
 from marin_core.errors import MarinError
 from marin_core.graph import LabGraph
-from marin_core.jobs.process import worker_environment
+from marin_core.jobs.spec import EXIT_REFUSED
 from marin_core.store import ArtifactSpec, Store
-from tests.conftest import REPOSITORY, LabEnvironment
+from tests.conftest import LabEnvironment
+from tests.training.runs import CELL, copied_store, curve, finish, kill_at_step, start_worker
 
 pytestmark = pytest.mark.slow
-CELL = "8e9-d0056"
-
-
-def start_worker(lab: LabEnvironment, store: Store, spec: ArtifactSpec, every_steps: int = 5) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "marin_core.worker", "--store", store.root, "--plan", store.save_plan(spec)]
-    options = ["--scratch", str(lab.folder / "scratch"), "--checkpoint-every-steps", str(every_steps)]
-    environment = lab.variables | worker_environment(1, lab.folder / "state")
-    environment["JAX_COMPILATION_CACHE_DIR"] = lab.variables["JAX_COMPILATION_CACHE_DIR"]
-    with (lab.folder / "worker.log").open("a") as log:
-        return subprocess.Popen(
-            command + options, cwd=REPOSITORY, env=environment, stdout=subprocess.PIPE, stderr=log, text=True
-        )
-
-
-def kill_at_step(worker: subprocess.Popen[str], step: int) -> None:
-    assert worker.stdout
-    for line in worker.stdout:
-        event = json.loads(line)
-        if event["event"] == "progress" and event["progress"]["step"] >= step:
-            break
-    worker.send_signal(signal.SIGKILL)
-    worker.wait()
-
-
-def finish(worker: subprocess.Popen[str]) -> list[str]:
-    """The worker's log messages; it must succeed."""
-    output, _ = worker.communicate(timeout=300)
-    assert worker.returncode == 0, output
-    events = [json.loads(line) for line in output.splitlines()]
-    return [event["message"] for event in events if event["event"] == "log"]
-
-
-def copied_store(lab: LabEnvironment, name: str) -> Store:
-    """The same shards under another root: a store of its own for a run."""
-    root = lab.folder / name
-    subprocess.run(["cp", "-r", str(lab.store), str(root)], check=True)
-    return Store(str(root))
-
-
-def curve(store: Store, spec: ArtifactSpec) -> list[tuple[int, str, str]]:
-    with store.artifact(spec).open("metrics.parquet") as file:
-        table = pl.read_parquet(file)
-    return [(row["step"], row["loss"].hex(), row["learning_rate"].hex()) for row in table.to_dicts()]
-
-
-@pytest.fixture(scope="module")
-def uninterrupted(shards: tuple[LabEnvironment, LabGraph]) -> Store:
-    lab, graph = shards
-    store = copied_store(lab, "uninterrupted")
-    finish(start_worker(lab, store, graph.cells[CELL]))
-    return store
 
 
 def test_a_killed_run_resumes_to_the_same_curve_and_the_same_evaluation(
@@ -115,7 +62,7 @@ def test_no_readable_checkpoint_is_an_error_and_never_step_zero(shards: tuple[La
         metadata.write_text("{")
     worker = start_worker(lab, store, spec)
     output, _ = worker.communicate(timeout=300)
-    assert worker.returncode == 1
+    assert worker.returncode == EXIT_REFUSED
     error = json.loads(output.splitlines()[-1])["error"]
     assert "is readable; delete that folder to train from step 0" in error
     assert store.record(spec.name, spec.fingerprint) is None

@@ -1,0 +1,121 @@
+"""Whom a worker tells what happens: the process that started it, or, on a cluster, the store and the pod's log."""
+
+import dataclasses
+import json
+import os
+import sys
+import time
+from collections.abc import Mapping
+from typing import IO, Any, Protocol
+
+from marin_core.jobs.messages import MessageWriter, pods_heard
+from marin_core.store import ObjectStore
+
+# How often a pod's log says where the task is.
+_PROGRESS_LINE_SECONDS = 30.0
+
+
+class Events(Protocol):
+    """What a worker tells. `report` takes a frozen dataclass of progress; `failed` one line."""
+
+    def log(self, message: str) -> None: ...
+
+    def report(self, progress: Any) -> None: ...
+
+    def failed(self, error: str) -> None: ...
+
+    def done(self) -> None: ...
+
+    def earlier_attempts(self) -> int:
+        """How many processes were at the same job before, as far as anybody can tell."""
+        ...
+
+    def close(self) -> None:
+        """Tell what is still to be told, within half a minute."""
+        ...
+
+
+class StreamEvents:
+    """A JSON line per event, for the process at the other end of a pipe."""
+
+    def __init__(self, stream: IO[str]):
+        self._stream = stream
+
+    @classmethod
+    def on_stdout(cls) -> "StreamEvents":
+        """Takes standard output for events; what anybody prints from now on goes to standard error."""
+        events = os.fdopen(os.dup(1), "w")
+        os.dup2(2, 1)
+        return cls(events)
+
+    def log(self, message: str) -> None:
+        print(message, file=sys.stderr, flush=True)
+        self._tell({"event": "log", "message": message})
+
+    def report(self, progress: Any) -> None:
+        self._tell({"event": "progress", "progress": dataclasses.asdict(progress)})
+
+    def failed(self, error: str) -> None:
+        self._tell({"event": "failed", "error": error})
+
+    def done(self) -> None:
+        self._tell({"event": "done"})
+
+    def earlier_attempts(self) -> int:
+        return 0
+
+    def close(self) -> None:
+        pass
+
+    def _tell(self, event: Mapping[str, Any]) -> None:
+        self._stream.write(json.dumps(event) + "\n")
+        self._stream.flush()
+
+
+class PodEvents:
+    """Messages in the store from the leading process, and from any other only if it fails; plain lines in the pod's
+    log from each."""
+
+    def __init__(self, objects: ObjectStore, job: str, pod: str, index: int):
+        self._objects, self._job, self._pod, self._index = objects, job, pod, index
+        self._messages = self._open() if index == 0 else None
+        self._said = -_PROGRESS_LINE_SECONDS
+
+    def log(self, message: str) -> None:
+        print(message, flush=True)
+        if self._messages:
+            self._messages.log(message)
+
+    def report(self, progress: Any) -> None:
+        values = dataclasses.asdict(progress)
+        if time.monotonic() - self._said >= _PROGRESS_LINE_SECONDS:
+            self._said = time.monotonic()
+            known = {name: value for name, value in values.items() if value is not None}
+            print(", ".join(f"{name} {_short(value)}" for name, value in known.items()), flush=True)
+        if self._messages:
+            self._messages.progress(values)
+
+    def failed(self, error: str) -> None:
+        print(f"failed: {error}", flush=True)
+        if self._messages is None:
+            self._messages = self._open()
+        self._messages.failed(error)
+
+    def done(self) -> None:
+        print("done", flush=True)
+
+    def earlier_attempts(self) -> int:
+        return len(pods_heard(self._objects, self._job) - {self._pod})
+
+    def close(self) -> None:
+        if self._messages and not self._messages.close():
+            print("the store did not take the last messages", flush=True)
+
+    def _open(self) -> MessageWriter:
+        return MessageWriter(self._objects, self._job, self._pod, {"rank": self._index})
+
+
+def _short(value: Any) -> str:
+    if not isinstance(value, float):
+        return str(value)
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
