@@ -2,6 +2,7 @@
 
 from marin_core.jobs.launcher import JobHandle, Launcher, follow
 from marin_core.jobs.local import LocalLauncher
+from marin_core.jobs.open import open_launcher
 from marin_core.jobs.spec import FailureClass, JobFailed, JobSpec, JobState, JobStatus
 
 __all__ = [
@@ -14,4 +15,5 @@ __all__ = [
     "Launcher",
     "LocalLauncher",
     "follow",
+    "open_launcher",
 ]

@@ -2,9 +2,13 @@
 
 import time
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from concurrent.futures import ThreadPoolExecutor
+from typing import Literal, Protocol
 
 from marin_core.jobs.spec import JobSpec, JobStatus
+
+_STILL_WANTED_SECONDS = 15.0
+_CANCELLED_AT_ONCE = 16
 
 
 class JobHandle(Protocol):
@@ -15,7 +19,13 @@ class JobHandle(Protocol):
 
     def status(self) -> JobStatus: ...
 
-    def cancel(self) -> None: ...
+    def cancel(self) -> None:
+        """End it, wherever it runs, and return when it has ended."""
+        ...
+
+    def detach(self) -> None:
+        """Follow it no more, and leave it running where it can outlive its follower."""
+        ...
 
 
 class Launcher(Protocol):
@@ -27,21 +37,57 @@ class Launcher(Protocol):
 
 
 def follow(
-    handles: Sequence[JobHandle], on_change: Callable[[JobHandle, JobStatus], None], poll_seconds: float = 0.1
+    handles: Sequence[JobHandle],
+    on_change: Callable[[JobHandle, JobStatus], None],
+    poll_seconds: float = 0.1,
+    *,
+    on_interrupt: Callable[[], Literal["cancel", "leave"]] = lambda: "cancel",
+    still_wanted: Callable[[], bool] | None = None,
 ) -> None:
-    """Wait until every job is in a final state, telling each change of status. Cancels all if interrupted."""
+    """Wait until every job is in a final state, telling each change of status.
+
+    If interrupted, by whatever exception, `on_interrupt` says what becomes of the jobs. `still_wanted` is asked now and
+    then; once it says no, all are cancelled and told of a last time.
+    """
+    # A look at a thousand jobs takes longer than at one, and nobody reads a thousand changes in a tenth of a second.
+    pause = poll_seconds + len(handles) / 1000
     seen: dict[int, JobStatus] = {}
+    asked = time.monotonic()
     try:
-        while True:
-            for index, handle in enumerate(handles):
-                status = handle.status()
-                if seen.get(index) != status:
-                    seen[index] = status
-                    on_change(handle, status)
-            if all(status.state.is_final for status in seen.values()):
-                return
-            time.sleep(poll_seconds)
+        while not _look(handles, seen, on_change):
+            time.sleep(pause)
+            if still_wanted and time.monotonic() - asked > _STILL_WANTED_SECONDS:
+                asked = time.monotonic()
+                if not still_wanted():
+                    cancel_all(handles)
+                    _look(handles, seen, on_change)
+                    return
     except BaseException:
-        for handle in handles:
-            handle.cancel()
+        if on_interrupt() == "leave":
+            for handle in handles:
+                handle.detach()
+        else:
+            cancel_all(handles)
         raise
+
+
+def cancel_all(handles: Sequence[JobHandle]) -> None:
+    """Cancel jobs, many at once, and wait for it."""
+    if len(handles) == 1:
+        handles[0].cancel()
+    elif handles:
+        with ThreadPoolExecutor(min(_CANCELLED_AT_ONCE, len(handles)), thread_name_prefix="cancel") as executor:
+            list(executor.map(lambda handle: handle.cancel(), handles))
+
+
+def _look(
+    handles: Sequence[JobHandle], seen: dict[int, JobStatus], on_change: Callable[[JobHandle, JobStatus], None]
+) -> bool:
+    """Tell what changed; whether all have ended."""
+    for index, handle in enumerate(handles):
+        status = handle.status()
+        before = seen.get(index)
+        if before is not status and before != status:
+            on_change(handle, status)
+        seen[index] = status
+    return all(status.state.is_final for status in seen.values())

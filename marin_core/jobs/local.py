@@ -67,13 +67,13 @@ class LocalLauncher:
             try:
                 self._attempt(handle, worker, plan, attempt)
             finally:
-                handle.detach()
+                handle.release()
                 self._give_back(worker, threads)
             if handle.status().state.is_final:
                 return
 
     def _attempt(self, handle: "LocalJob", worker: WorkerProcess, plan: str, attempt: int) -> None:
-        if not handle.attach(worker):
+        if not handle.hold(worker):
             handle.set(JobState.CANCELLED, "cancelled")
             return
         handle.set(JobState.STARTING, failures=attempt)
@@ -158,12 +158,17 @@ class LocalJob:
         elif self.future and self.future.cancel():
             self.set(JobState.CANCELLED, "cancelled")
 
-    def attach(self, worker: WorkerProcess) -> bool:
+    def detach(self) -> None:
+        """A local worker ends with its launcher: not to be followed is to be cancelled."""
+        self.cancel()
+
+    def hold(self, worker: WorkerProcess) -> bool:
+        """Whether the worker is to run the job; not if it was cancelled."""
         with self._lock:
             self._worker = None if self.cancelled else worker
             return not self.cancelled
 
-    def detach(self) -> None:
+    def release(self) -> None:
         with self._lock:
             self._worker = None
 
