@@ -7,29 +7,58 @@ import dagster as dg
 
 from marin_assets.progress import JobProgress
 from marin_core import environment
-from marin_core.jobs import JobSpec, JobStatus, Launcher, follow
+from marin_core.jobs import JobHandle, JobSpec, JobStatus, Launcher, follow
+from marin_core.jobs.launcher import cancel_all, detach_all
 
 OnCancel = Literal["cancel", "leave"]
 
 
 def run_jobs(
-    context: dg.AssetExecutionContext, launcher: Launcher, jobs: Sequence[JobSpec], on_cancel: OnCancel
+    context: dg.AssetExecutionContext,
+    launcher: Launcher,
+    jobs: Sequence[JobSpec],
+    on_end: Callable[[JobSpec, JobStatus], None],
+    on_cancel: OnCancel,
 ) -> dict[str, JobStatus]:
-    """Run jobs to their end; returns their last status by the artifact's fingerprint.
+    """Run jobs to their end, and tell each one's last status when it has ended; returns them by the artifact's label.
 
     `on_cancel` says what becomes of them when the Dagster run is cancelled or deleted meanwhile.
     """
     # The longest first, so that none is left running alone at the end.
     ordered = sorted(jobs, key=lambda job: -float(job.artifact.config.get("plan", {}).get("flops", 0)))
-    handles = [launcher.submit(job) for job in ordered]
+    handles = _submit(launcher, ordered, lambda: on_interrupt(context, on_cancel))
     with JobProgress(context, ordered) as progress:
+
+        def on_change(handle: JobHandle, status: JobStatus) -> None:
+            progress.update(handle, status)
+            if status.state.is_final:
+                on_end(handle.job, status)
+
         follow(
             handles,
-            progress.update,
+            on_change,
             on_interrupt=lambda: on_interrupt(context, on_cancel),
             still_wanted=_run_is_wanted(context) if on_cancel == "cancel" else None,
         )
-    return {handle.job.artifact.fingerprint: handle.status() for handle in handles}
+    return {handle.job.artifact.label: handle.status() for handle in handles}
+
+
+def _submit(launcher: Launcher, jobs: Sequence[JobSpec], interrupted: Callable[[], OnCancel]) -> list[JobHandle]:
+    """All of them. What becomes of the first ones when that is interrupted is as in `follow`."""
+    handles: list[JobHandle] = []
+    try:
+        for job in jobs:
+            handles.append(launcher.submit(job))
+    except Exception:
+        detach_all(handles)
+        raise
+    except BaseException:
+        if interrupted() == "cancel":
+            cancel_all(handles)
+        else:
+            detach_all(handles)
+        raise
+    return handles
 
 
 def on_interrupt(context: dg.AssetExecutionContext, on_cancel: OnCancel) -> OnCancel:
@@ -47,7 +76,10 @@ def _run_is_wanted(context: dg.AssetExecutionContext) -> Callable[[], bool]:
     """Whether the Dagster run is there and nobody has cancelled it."""
 
     def is_wanted() -> bool:
-        run = context.instance.get_run_by_id(context.run_id)
+        try:
+            run = context.instance.get_run_by_id(context.run.run_id)
+        except Exception:  # each database has its own; one that is away has decided nothing
+            return True
         return run is not None and run.status not in (dg.DagsterRunStatus.CANCELING, dg.DagsterRunStatus.CANCELED)
 
     return is_wanted

@@ -5,6 +5,7 @@ Dagster keeps every event for ever, so a job of days must not tell more than one
 told at times that grow apart.
 """
 
+import logging
 import re
 import time
 from collections.abc import Callable, Mapping
@@ -16,6 +17,9 @@ from marin_core.jobs import JobSpec, JobState, JobStatus
 _FIRST_AFTER_SECONDS = 30.0
 _GROWTH = 1.4
 _MOST_REASONS = 100
+# What Dagster keeps of one job, about a kilobyte of it for each line; what follows is in the job's own log.
+_MOST_BYTES = 50_000
+_BYTES_PER_LINE = 1000
 
 
 @dataclass
@@ -40,6 +44,7 @@ class _Told:
     messages: int = 0
     state: JobState | None = None
     retries: int = 0
+    bytes: int = 0
 
 
 class JobLog:
@@ -57,7 +62,7 @@ class JobLog:
         name = job.artifact.label
         told = self._told.setdefault(name, _Told(_Turn(self._clock())))
         for message in status.messages[told.messages :]:
-            self._log.info(message)
+            self._say(name, logging.INFO, message)
         told.messages = len(status.messages)
         if status.state in (JobState.QUEUED, JobState.STARTING) and status.reason:
             self._tell_waiting(name, status.reason)
@@ -72,11 +77,20 @@ class JobLog:
             case JobState.FAILED:
                 self._log.error(f"{name} failed: {status.reason}")
             case JobState.PREEMPTED | JobState.RETRYING if is_new:
-                self._log.warning(f"{name}: {status.state.value}: {status.reason}")
+                self._say(name, logging.WARNING, f"{name}: {status.state.value}: {status.reason}")
             case JobState.RUNNING if is_new and status.reason:
-                self._log.info(f"{name}: running {status.reason}")
+                self._say(name, logging.INFO, f"{name}: running {status.reason}")
             case JobState.RUNNING if status.progress and told.progress.is_due(self._clock()):
-                self._log.info(f"{name}: {progress_text(status.progress)}")
+                self._say(name, logging.INFO, f"{name}: {progress_text(status.progress)}")
+
+    def _say(self, name: str, level: int, text: str) -> None:
+        told = self._told[name]
+        if told.bytes > _MOST_BYTES:
+            return
+        told.bytes += _BYTES_PER_LINE + len(text.encode())
+        if told.bytes > _MOST_BYTES:
+            text = f"{name} has told much; what it tells from now on is in its own log"
+        self._log.log(level, text)
 
     def _tell_waiting(self, name: str, reason: str) -> None:
         """A reason that is new is told at once, one that still holds now and then."""
@@ -89,7 +103,7 @@ class JobLog:
         elif not self._reasons[kind].is_due(self._clock()):
             return
         others = sum(other == kind for other in self._waiting.values()) - 1
-        self._log.info(f"{name}{f' and {others} more' if others else ''}: {reason}")
+        self._say(name, logging.INFO, f"{name}{f' and {others} more' if others else ''}: {reason}")
 
 
 def progress_text(now: Mapping[str, Any]) -> str:

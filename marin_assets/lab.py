@@ -2,7 +2,7 @@
 
 import shlex
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from marin_core import environment
 from marin_core.build import BuildOptions, build
 from marin_core.graph import CHECKPOINTS, LabGraph
 from marin_core.jobs import JobFailed, JobSpec, JobState, JobStatus, Launcher, open_launcher
-from marin_core.jobs.estimate import refuse_too_many_flops
+from marin_core.jobs.estimate import check_fits, estimate, refuse_too_many_flops
 from marin_core.profile import Profile
 from marin_core.store import Artifact, ArtifactRecord, ArtifactSpec, Store
 from marin_core.tasks import TASKS
@@ -55,9 +55,14 @@ class Lab:
             self.launcher.close()
 
     def obtain(
-        self, context: dg.AssetExecutionContext, specs: Sequence[ArtifactSpec], pools: Sequence[str]
+        self,
+        context: dg.AssetExecutionContext,
+        specs: Sequence[ArtifactSpec],
+        pools: Sequence[str],
+        when_built: Callable[[ArtifactSpec], None] = lambda spec: None,
     ) -> dict[str, tuple[ArtifactRecord, bool]]:
-        """The records of artifacts, (record, reused) by fingerprint; missing ones run as jobs in one of `pools`.
+        """The records of artifacts, (record, reused) by fingerprint; missing ones run as jobs in one of `pools`, and
+        `when_built` is told of each that is committed.
 
         Raises:
             JobFailed: some could not be built; the message names each with its reason. The others are committed.
@@ -66,7 +71,7 @@ class Lab:
         found = {spec.fingerprint: self.store.current(spec) for spec in specs}
         missing = [spec for spec in specs if found[spec.fingerprint] is None]
         if missing:
-            self._build(context, missing, pools)
+            self._build(context, missing, pools, when_built)
         return {
             spec.fingerprint: (found[spec.fingerprint] or self.store.artifact(spec).record, spec not in missing)
             for spec in specs
@@ -105,14 +110,27 @@ class Lab:
         job = job_metadata(self._ended[record.fingerprint]) if record.fingerprint in self._ended else {}
         return artifact_metadata(record, url, reused=reused) | job | images
 
-    def _build(self, context: dg.AssetExecutionContext, specs: Sequence[ArtifactSpec], pools: Sequence[str]) -> None:
+    def _build(
+        self,
+        context: dg.AssetExecutionContext,
+        specs: Sequence[ArtifactSpec],
+        pools: Sequence[str],
+        when_built: Callable[[ArtifactSpec], None],
+    ) -> None:
+        place = self.profile.place
         jobs = [self._job(spec, pools) for spec in specs]
-        refuse_too_many_flops(jobs, environment.max_flops() or self.profile.place.max_flops)
-        kubernetes = self.profile.place.kubernetes
-        ended = run_jobs(context, self.launcher, jobs, kubernetes.on_cancel if kubernetes else "cancel")
-        self._ended |= ended
-        failed = {spec.label: ended[spec.fingerprint] for spec in specs}
-        if failed := {label: status for label, status in failed.items() if status.state is not JobState.SUCCEEDED}:
+        refuse_too_many_flops(jobs, environment.max_flops() or place.max_flops)
+        for job in jobs:
+            check_fits(estimate(job, place.assumed_mfu, place.prices))
+
+        def on_end(job: JobSpec, status: JobStatus) -> None:
+            self._ended[job.artifact.fingerprint] = status
+            if status.state is JobState.SUCCEEDED:
+                when_built(job.artifact)
+
+        on_cancel = place.kubernetes.on_cancel if place.kubernetes else "cancel"
+        ended = run_jobs(context, self.launcher, jobs, on_end, on_cancel)
+        if failed := {label: status for label, status in ended.items() if status.state is not JobState.SUCCEEDED}:
             raise JobFailed(failed)
 
     def _job(self, spec: ArtifactSpec, pools: Sequence[str]) -> JobSpec:

@@ -61,6 +61,8 @@ def _value(value: Any) -> dg.MetadataValue:
             return dg.MetadataValue.int(value)
         case float():
             return dg.MetadataValue.float(value)
+        case str() if value.startswith(("https://", "http://")):
+            return dg.MetadataValue.url(value)
         case str():
             return dg.MetadataValue.text(value)
         case Mapping() | list() | tuple():

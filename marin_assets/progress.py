@@ -23,6 +23,8 @@ class JobProgress:
         self._log = JobLog(context.log)
         self._trains = any("plan" in job.artifact.config for job in jobs)
         self._done: dict[str, float] = {}
+        # What runs had done before they were followed: resumed, or found running.
+        self._before: dict[str, float] = {}
         self._finished = 0
         self._started = time.monotonic()
         self._last_line = self._started
@@ -65,7 +67,8 @@ class JobProgress:
         now = status.progress
         if now and not status.state.is_final:
             self._done[name] = now["step"] / now["steps"]
-        share = self._share_done()
+            self._before.setdefault(name, self._done[name])
+        share = self._share(self._done)
         counts = f"{self._finished}/{len(self._jobs)} runs{self._time_left(share)}"
         self._live.update(self._total, completed=share, text=counts)
         if not status.state.is_final:
@@ -99,14 +102,16 @@ class JobProgress:
             self._last_line = time.monotonic()
             console.print(text, markup=False)
 
-    def _share_done(self) -> float:
+    def _share(self, done: Mapping[str, float]) -> float:
+        """Of all training FLOPs, those of these shares of runs."""
         flops = {job.artifact.label: float(job.artifact.config["plan"]["flops"]) for job in self._jobs}
-        return sum(flops[name] * share for name, share in self._done.items()) / sum(flops.values())
+        return sum(flops[name] * share for name, share in done.items()) / sum(flops.values())
 
     def _time_left(self, share: float) -> str:
-        if share < 0.02:
+        followed = share - self._share(self._before)
+        if followed < 0.02:
             return ""
-        return f", {duration((time.monotonic() - self._started) * (1 - share) / share)} left"
+        return f", {duration((time.monotonic() - self._started) * (1 - share) / followed)} left"
 
 
 def _share(now: Mapping[str, Any]) -> tuple[int, int]:

@@ -9,6 +9,7 @@ from marin_assets.guards import refuse_unrequested_training
 from marin_assets.keys import asset_key
 from marin_assets.lab import Lab
 from marin_core.graph import CHECKPOINTS, LabGraph
+from marin_core.store import ArtifactSpec
 
 
 def assets(graph: LabGraph) -> list[dg.AssetsDefinition]:
@@ -87,21 +88,23 @@ def train_missing_cells(context: dg.AssetExecutionContext, lab: Lab) -> None:
     """Train what the suite lacks, and show every run as a materialization of its partition."""
     cells = lab.graph.cells
     shown = context.instance.get_materialized_partitions(asset_key(CHECKPOINTS))
-    committed = {key: lab.store.current(spec) for key, spec in cells.items()}
-    missing = {key: spec for key, spec in cells.items() if committed[key] is None}
+    missing = {key: spec for key, spec in cells.items() if lab.store.current(spec) is None}
     if missing:
         refuse_unrequested_training(context)
         context.log.info(f"{len(missing)} of {len(cells)} runs are not in the store yet; training them")
-    try:
-        lab.obtain(context, list(missing.values()), lab.profile.place.suite_pools)
-    finally:
-        # Also after a failure: what did finish is there, and is seen to be there.
-        for key, spec in cells.items():
-            record = committed[key] or lab.store.current(spec)
-            if record is not None and record.summary["status"] == "diverged":
-                context.log.warning(f"{spec.label} diverged; it is recorded and stays out of the fits")
-            elif record is not None and (key in missing or key not in shown):
-                lab.report_cell(context, key, record, reused=key not in missing)
+
+    def show(spec: ArtifactSpec, *, reused: bool) -> None:
+        record = lab.store.artifact(spec).record
+        if record.summary["status"] == "diverged":
+            context.log.warning(f"{spec.label} diverged; it is recorded and stays out of the fits")
+        elif not reused or spec.partition not in shown:
+            lab.report_cell(context, str(spec.partition), record, reused=reused)
+
+    for key, spec in cells.items():
+        if key not in missing:
+            show(spec, reused=True)
+    # Each when it has ended: what did finish is there whatever becomes of the others, and is seen to be there.
+    lab.obtain(context, list(missing.values()), lab.profile.place.suite_pools, lambda spec: show(spec, reused=False))
 
 
 def train_heldout(context: dg.AssetExecutionContext, lab: Lab) -> None:

@@ -46,8 +46,9 @@ def follow(
 ) -> None:
     """Wait until every job is in a final state, telling each change of status.
 
-    If interrupted, by whatever exception, `on_interrupt` says what becomes of the jobs. `still_wanted` is asked now and
-    then; once it says no, all are cancelled and told of a last time.
+    If interrupted, `on_interrupt` says what becomes of the jobs. An error of the follower's own is nobody's wish: jobs
+    that can outlive it are left for the next one. `still_wanted` is asked now and then; once it says no, all are
+    cancelled and told of a last time.
     """
     # A look at a thousand jobs takes longer than at one, and nobody reads a thousand changes in a tenth of a second.
     pause = poll_seconds + len(handles) / 1000
@@ -62,10 +63,12 @@ def follow(
                     cancel_all(handles)
                     _look(handles, seen, on_change)
                     return
+    except Exception:
+        detach_all(handles)
+        raise
     except BaseException:
         if on_interrupt() == "leave":
-            for handle in handles:
-                handle.detach()
+            detach_all(handles)
         else:
             cancel_all(handles)
         raise
@@ -78,6 +81,12 @@ def cancel_all(handles: Sequence[JobHandle]) -> None:
     elif handles:
         with ThreadPoolExecutor(min(_CANCELLED_AT_ONCE, len(handles)), thread_name_prefix="cancel") as executor:
             list(executor.map(lambda handle: handle.cancel(), handles))
+
+
+def detach_all(handles: Sequence[JobHandle]) -> None:
+    """Follow jobs no more."""
+    for handle in handles:
+        handle.detach()
 
 
 def _look(

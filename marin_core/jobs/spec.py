@@ -13,6 +13,10 @@ from marin_core.store import ArtifactSpec
 EXIT_REFUSED = 65
 # Exit code of a worker that SIGTERM ended, as a shell would report it.
 EXIT_TERMINATED = 143
+# Exit code of a member of a gang whose others did not come in time (EX_TEMPFAIL).
+EXIT_PEERS_MISSING = 75
+# Ends that something outside the worker brought about; no failures of its own.
+OUTSIDE_EXITS = (EXIT_TERMINATED, EXIT_PEERS_MISSING)
 
 # Kubernetes names end at 63 characters; a JobSet appends the numbers of its jobs and pods.
 _LONGEST_STEM = 36

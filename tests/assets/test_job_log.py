@@ -103,6 +103,27 @@ def test_three_days_of_training_leave_less_than_60_kB_in_the_event_log() -> None
     assert sum(len(serialize_value(entry)) for entry in entries) < 60_000
 
 
+def test_a_job_that_is_preempted_a_hundred_times_and_talks_much_stays_within_that_and_its_failure_is_told() -> None:
+    @dg.asset
+    def trained(context: dg.AssetExecutionContext) -> None:
+        now = 0.0
+        log = JobLog(context.log, clock=lambda: now)
+        for count in range(100):
+            now += 600
+            said = tuple(f"resuming after step {step}" for step in range(count))
+            log.update(JOB, JobStatus(JobState.PREEMPTED, "reclaimed", preemptions=count + 1, messages=said))
+            log.update(JOB, JobStatus(JobState.QUEUED, UNSCHEDULABLE, preemptions=count + 1, messages=said))
+            log.update(JOB, JobStatus(JobState.RUNNING, "on node-a", preemptions=count + 1, messages=said))
+        log.update(JOB, JobStatus(JobState.FAILED, "preempted 101 times", preemptions=100))
+
+    instance = dg.DagsterInstance.ephemeral()
+    result = dg.materialize([trained], instance=instance)
+    entries = instance.all_logs(result.run_id)
+    assert sum(len(serialize_value(entry)) for entry in entries) < 60_000
+    assert any("what it tells from now on is in its own log" in entry.user_message for entry in entries)
+    assert any("failed: preempted 101 times" in entry.user_message for entry in entries)
+
+
 def test_progress_in_words() -> None:
     assert progress_text(progress(1000)) == "step 1000/300000  loss 3.000  100,000 tokens/s  MFU 41.0%  2 h 30 min left"
     assert progress_text({"phase": "encode", "done": 3, "items": 40}) == "encode 3/40"

@@ -27,9 +27,34 @@ def test_local_jobs_end_with_their_follower(outcome: str, tmp_path: Path, monkey
 
     if outcome == "unwanted":
         follow(handles, on_change, still_wanted=lambda: JobState.STARTING not in told)
-        assert not any(handle.status().state is JobState.SUCCEEDED for handle in handles)
+        assert {handle.status().state for handle in handles} == {JobState.CANCELLED}
     else:
         with pytest.raises(KeyboardInterrupt):
             follow(handles, on_change, on_interrupt=lambda: "leave")
     launcher.close()
     assert store.records("raw/sqlalchemy") == []
+
+
+def test_an_error_of_the_follower_ends_no_job_that_can_outlive_it() -> None:
+    """A database that is away for a moment is nobody's wish to end a training run."""
+
+    class ClusterJob:
+        job = JobSpec(raw("fsspec"), ("v5p-8",))
+        left = False
+
+        def status(self) -> JobStatus:
+            return JobStatus(JobState.RUNNING)
+
+        def cancel(self) -> None:
+            raise AssertionError("cancelled")
+
+        def detach(self) -> None:
+            self.left = True
+
+    def on_change(_: JobHandle, status: JobStatus) -> None:
+        raise ConnectionError("the database is away")
+
+    handle = ClusterJob()
+    with pytest.raises(ConnectionError):
+        follow([handle], on_change)
+    assert handle.left
