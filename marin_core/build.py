@@ -40,7 +40,8 @@ class Rank:
 @dataclass(frozen=True)
 class Build:
     """What a task gets: what to build, where to write it, and whom to tell. A rank of a stage has no writer, nor has a
-    process of a `gang` that does not lead it."""
+    process of a `gang` that does not lead it. `page` is a tracked task's (`marin_core.training.tracking`), if it has
+    one."""
 
     spec: ArtifactSpec
     store: Store
@@ -49,6 +50,7 @@ class Build:
     log: Callable[[str], None]
     report: Callable[[Any], None] = field(default=lambda progress: None)
     gang: Gang | None = None
+    page: Any = None
 
     @property
     def writer(self) -> Writer:
@@ -77,11 +79,13 @@ def build(
     report: Callable[[Any], None] = lambda progress: None,
     start_ranks: Callable[[ArtifactSpec, str, int], None] | None = None,
     gang: Gang | None = None,
+    page: Any = None,
 ) -> ArtifactRecord:
     """Build and commit an artifact, or return its record if it is committed already.
 
     `start_ranks(spec, phase, lease token)` runs a phase of a stage in ranks elsewhere and waits for them; without it
-    this process runs every item. `gang` are the processes that do the task together, led by this one.
+    this process runs every item. `gang` are the processes that do the task together, led by this one; `page` is
+    for the task.
 
     Raises:
         MarinError: whatever the task found wrong; nothing is committed.
@@ -93,7 +97,7 @@ def build(
         with store.writer(spec, resumable=task.resumable, on_wait=_once(log, spec)) as writer:
             if writer.committed:
                 return writer.committed
-            made = task.load()(Build(spec, store, writer, options, log, report, gang))
+            made = task.load()(Build(spec, store, writer, options, log, report, gang, page))
             outcome = _run(made, writer, report, start_ranks) if isinstance(made, Stage) else made
             return writer.commit(
                 outcome.summary,

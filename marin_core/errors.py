@@ -12,3 +12,9 @@ def disk_full_message(error: OSError, place: str) -> str | None:
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return f"disk full while writing {error.filename or place}; free some space or set MARIN_STORE to another disk"
     return None
+
+
+def in_one_line(error: Exception) -> str:
+    """What a person reads of any error: the message of one that is meant for people, else its kind as well."""
+    said = str(error) if isinstance(error, MarinError) else f"{type(error).__name__}: {error}"
+    return " ".join(said.split())

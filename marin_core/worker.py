@@ -8,15 +8,17 @@
     python -m marin_core.worker --store ROOT --serve          a request per line on standard input, until it closes
 
 Exit codes: 0 the artifact is committed; 65 the task found something wrong, and trying again changes nothing; 143 ended
-by SIGTERM, with what is done so far kept; anything else is worth another try.
+by SIGTERM, with what is done so far kept; 75 the others of a gang did not come; anything else is worth another try.
 """
 
+import contextlib
 import json
 import os
 import queue
 import sys
 import threading
 import traceback
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn
@@ -26,15 +28,17 @@ import click
 from marin_core.build import BuildOptions, Rank, build, run_rank
 from marin_core.environment import completion_index, pod_name, slice_index
 from marin_core.errors import MarinError
-from marin_core.gang import Gang, PeerLost
+from marin_core.gang import Gang, PeerLost, PeersMissing
 from marin_core.jobs.events import Events, PodEvents, StreamEvents
 from marin_core.jobs.gang_build import follow_gang, lead_gang
 from marin_core.jobs.parts import Alone, Member, Part, Sharer, gang_member, index_of, stage_share
 from marin_core.jobs.ranks import local_ranks
 from marin_core.jobs.shared_stage import follow_stage, lead_stage
-from marin_core.jobs.spec import EXIT_REFUSED, EXIT_TERMINATED
+from marin_core.jobs.spec import EXIT_PEERS_MISSING, EXIT_REFUSED, EXIT_TERMINATED
 from marin_core.store import ArtifactSpec, LeaseLost, Store, StoreError
-from marin_core.termination import Terminated, end_on_sigterm
+from marin_core.tasks import TASKS
+from marin_core.termination import Terminated, end_on_sigterm, termination_deferred
+from marin_core.training.tracking import RunPage, run_page, tracking_is_on
 
 # Errors of the place and not of the task, which another try may find gone.
 _WORTH_ANOTHER_TRY = (LeaseLost, PeerLost, StoreError)
@@ -73,6 +77,9 @@ def main(
     coordinator: str | None,
     **options: Any,
 ) -> None:
+    if not serve:
+        # Before anything that may take its time: the first process of a container ignores SIGTERM by itself.
+        end_on_sigterm()
     if serve == (plan is not None):
         raise click.UsageError("give either --plan or --serve")
     part: Part = Alone()
@@ -83,15 +90,24 @@ def main(
             part = stage_share(completion_index() if rank is None else rank, world, phase, lease_token)
     except MarinError as error:
         raise click.UsageError(str(error)) from None
-    store, events = _open(root, job, part)
-    worker = Worker(store, events)
     if plan is None:
-        _serve(worker)
-    end_on_sigterm()
-    code = worker.run(plan, BuildOptions(**options), part)
-    events.close()
+        _serve(Worker(*_open(root, job, part)))
+    try:
+        code = _work(root, job, plan, BuildOptions(**options), part)
+    except Terminated:
+        # Before the store was open, or while an error was being told.
+        code = EXIT_TERMINATED
     # Not by way of the interpreter's end, where threads of JAX and TensorStore are known to crash.
     os._exit(code)
+
+
+def _work(root: str, job: str | None, plan: str, options: BuildOptions, part: Part) -> int:
+    """The exit code of one plan, once all of it is told."""
+    store, events = _open(root, job, part)
+    code = Worker(store, events).run(plan, options, part)
+    with termination_deferred():
+        events.close()
+    return code
 
 
 class Worker:
@@ -130,20 +146,36 @@ class Worker:
             case Sharer():
                 follow_stage(spec, self._store, part.rank, part.world, options, log, report)
             case Member():
-                gang = Gang.join(part.index, part.processes, part.coordinator, self._give_up)
-                if gang.leads:
-                    lead_gang(spec, self._store, gang, options, log, report)
-                else:
-                    follow_gang(spec, self._store, gang, options, log)
+                # Before it joins: afterwards the others wait with it for whatever the network takes.
+                with self._page(spec, options, part) as page:
+                    gang = Gang.join(part.index, part.processes, part.coordinator, self._give_up)
+                    if gang.leads:
+                        lead_gang(spec, self._store, gang, options, log, report, page)
+                    else:
+                        follow_gang(spec, self._store, gang, options, log)
             case Alone():
                 ranks = local_ranks(self._store, options.ranks, log, report) if options.ranks > 1 else None
-                build(spec, self._store, options, log, report, ranks)
+                with self._page(spec, options, part) as page:
+                    build(spec, self._store, options, log, report, ranks, page=page)
 
-    def _give_up(self, error: MarinError) -> None:
+    @contextlib.contextmanager
+    def _page(self, spec: ArtifactSpec, options: BuildOptions, part: Part) -> Iterator[RunPage | None]:
+        """The page of a tracked task, if there are pages and this process is the one to open it."""
+        wanted = tracking_is_on() and TASKS[spec.task].tracked and index_of(part) == 0
+        if not wanted or self._store.record(spec.name, spec.fingerprint):
+            yield None
+            return
+        with run_page(spec, options.retries, options.scratch, self._events.log) as page:
+            if page and page.url:
+                self._events.log(f"W&B page: {page.url}")
+                self._events.link("wandb", page.url)
+            yield page
+
+    def _give_up(self, error: PeersMissing) -> None:
         """End the process from a thread, while its main thread waits for what will not come."""
         self._events.failed(str(error))
         self._events.close()
-        os._exit(1)
+        os._exit(EXIT_PEERS_MISSING)
 
     def _quiet_libraries(self, spec: ArtifactSpec) -> None:
         import logging

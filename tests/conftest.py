@@ -29,7 +29,7 @@ class LabEnvironment:
 
     @property
     def variables(self) -> dict[str, str]:
-        inherited = {k: v for k, v in os.environ.items() if not k.startswith(("MARIN_", "DAGSTER_"))}
+        inherited = {k: v for k, v in os.environ.items() if not k.startswith(("MARIN_", "DAGSTER_", "WANDB_"))}
         home = self.folder / "dagster"
         if not home.exists():
             home.mkdir(parents=True)

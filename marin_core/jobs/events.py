@@ -8,7 +8,7 @@ import time
 from collections.abc import Mapping
 from typing import IO, Any, Protocol
 
-from marin_core.jobs.messages import MessageWriter, pods_heard
+from marin_core.jobs.messages import MessageWriter, note_attempt
 from marin_core.store import ObjectStore
 
 # How often a pod's log says where the task is.
@@ -22,12 +22,17 @@ class Events(Protocol):
 
     def report(self, progress: Any) -> None: ...
 
+    def link(self, name: str, url: str) -> None:
+        """A URL worth following, for `JobStatus.links`."""
+        ...
+
     def failed(self, error: str) -> None: ...
 
     def done(self) -> None: ...
 
     def earlier_attempts(self) -> int:
-        """How many processes were at the same job before, as far as anybody can tell."""
+        """How many processes led the same job before this one, as far as anybody can tell; asked once, as the work
+        begins. 0 for those that follow."""
         ...
 
     def close(self) -> None:
@@ -54,6 +59,9 @@ class StreamEvents:
 
     def report(self, progress: Any) -> None:
         self._tell({"event": "progress", "progress": dataclasses.asdict(progress)})
+
+    def link(self, name: str, url: str) -> None:
+        self._tell({"event": "link", "name": name, "url": url})
 
     def failed(self, error: str) -> None:
         self._tell({"event": "failed", "error": error})
@@ -95,6 +103,10 @@ class PodEvents:
         if self._messages:
             self._messages.progress(values)
 
+    def link(self, name: str, url: str) -> None:
+        if self._messages:
+            self._messages.link(name, url)
+
     def failed(self, error: str) -> None:
         print(f"failed: {error}", flush=True)
         if self._messages is None:
@@ -105,7 +117,7 @@ class PodEvents:
         print("done", flush=True)
 
     def earlier_attempts(self) -> int:
-        return len(pods_heard(self._objects, self._job) - {self._pod})
+        return note_attempt(self._objects, self._job, self._pod) if self._index == 0 else 0
 
     def close(self) -> None:
         if self._messages and not self._messages.close():

@@ -19,6 +19,7 @@ def lead_gang(
     options: BuildOptions,
     log: Callable[[str], None],
     report: Callable[[Any], None],
+    page: Any = None,
 ) -> None:
     """Build and commit an artifact as process 0. The task tells the others `start`, what they need to take part.
 
@@ -31,7 +32,7 @@ def lead_gang(
     try:
         _check_is_for_gangs(spec)
         with _in_words(gang):
-            build(spec, store, options, log, report, gang=gang)
+            build(spec, store, options, log, report, gang=gang, page=page)
     except Terminated:
         gang.leave()
         raise

@@ -10,7 +10,7 @@ import os
 import re
 import threading
 from collections.abc import Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,6 +21,8 @@ from marin_core.jobs.spec import JobSpec, JobState, JobStatus
 from marin_core.store import Store
 
 _WORKER_BYTES = 2 * 2**30
+# A worker that was killed is gone within moments.
+_CANCEL_SECONDS = 10.0
 
 
 class LocalLauncher:
@@ -60,6 +62,9 @@ class LocalLauncher:
     def _run(self, handle: "LocalJob", threads: int) -> None:
         plan = self._store.save_plan(handle.job.artifact)
         for attempt in range(handle.job.max_failures + 1):
+            if handle.cancelled:
+                handle.set(JobState.CANCELLED, "cancelled")
+                return
             worker = self._borrow(threads)
             if worker is None:
                 handle.set(JobState.CANCELLED, "the launcher was closed")
@@ -157,6 +162,9 @@ class LocalJob:
             worker.kill()
         elif self.future and self.future.cancel():
             self.set(JobState.CANCELLED, "cancelled")
+            return
+        if self.future:
+            wait([self.future], timeout=_CANCEL_SECONDS)
 
     def detach(self) -> None:
         """A local worker ends with its launcher: not to be followed is to be cancelled."""
@@ -187,6 +195,8 @@ class LocalJob:
                 self._status = replace(self._status, state=JobState.RUNNING, messages=messages)
             elif event["event"] == "progress":
                 self._status = replace(self._status, state=JobState.RUNNING, progress=event["progress"])
+            elif event["event"] == "link":
+                self._status = replace(self._status, links={**self._status.links, event["name"]: event["url"]})
 
 
 def usable_cores() -> int:

@@ -10,8 +10,9 @@ import contextlib
 import json
 import threading
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from typing import Any
 
 from dagster_pipes import PIPES_PROTOCOL_VERSION, PIPES_PROTOCOL_VERSION_FIELD
@@ -19,8 +20,13 @@ from tenacity import Retrying, wait_random_exponential
 
 from marin_core.store.objects import ObjectStore
 
-# Shortest time between two chunks of a pod.
+# Time between two chunks of a pod: at first, and at most. In between it grows with the age of the pod's messages, so
+# that 72 hours of progress are fewer than 2,000 objects to write, read and delete.
 CHUNK_SECONDS = 2.0
+LONGEST_CHUNK_SECONDS = 180.0
+CHUNK_SHARE_OF_AGE = 0.01
+# Chunks that a reader which is behind asks for at the same time.
+_READ_AHEAD = 16
 # Longest log message, in characters.
 MAX_MESSAGE = 2_000
 # What one pod may log in all, in characters; the rest is in its own log only.
@@ -28,6 +34,8 @@ MAX_LOGGED = 500_000
 _LONGEST_RETRY_SECONDS = 20.0
 # In a job's folder beside those of its pods: the ends of the logs of pods that failed.
 LOGS_FOLDER = "logs"
+# Beside it: an object for each pod that has led the job's work.
+ATTEMPTS_FOLDER = "attempts"
 
 
 def messages_folder(job: str) -> str:
@@ -39,15 +47,23 @@ def chunk_path(job: str, pod: str, index: int) -> str:
     return f"{messages_folder(job)}/{pod}/{index:06d}.jsonl"
 
 
-def pods_heard(objects: ObjectStore, job: str) -> set[str]:
-    """Names of the pods that have written messages of a job."""
-    folder = f"{messages_folder(job)}/"
-    return {path.removeprefix(folder).split("/")[0] for path, _ in objects.list(folder)} - {LOGS_FOLDER}
+def chunk_pause(age: float) -> float:
+    """Seconds from one chunk to the next, `age` seconds after the pod's first."""
+    return min(max(CHUNK_SECONDS, CHUNK_SHARE_OF_AGE * age), LONGEST_CHUNK_SECONDS)
+
+
+def note_attempt(objects: ObjectStore, job: str, pod: str) -> int:
+    """Write down that a pod leads an attempt at a job; returns how many other pods did so before. What it lists is as
+    long as that, however much each of them told."""
+    folder = f"{messages_folder(job)}/{ATTEMPTS_FOLDER}/"
+    objects.create(folder + pod, b"")
+    return sum(path != folder + pod for path, _ in objects.list(folder))
 
 
 class MessageWriter:
-    """Sends a pod's messages from a thread of its own, in order, a chunk at most every `CHUNK_SECONDS`, the first at
-    once. While the store cannot be reached they wait in memory: logs up to a limit, and only the latest progress."""
+    """Sends a pod's messages from a thread of its own, in order, a chunk at most every `chunk_pause` seconds, the
+    first at once. While the store cannot be reached they wait in memory: logs up to a limit, and only the latest
+    progress."""
 
     def __init__(self, objects: ObjectStore, job: str, pod: str, extras: Mapping[str, Any] | None = None):
         """`extras` are told with the message `opened`: the rank, for instance."""
@@ -58,6 +74,7 @@ class MessageWriter:
         self._closing = False
         self._logged = 0
         self._index = 1
+        self._began = time.monotonic()
         self._thread = threading.Thread(target=self._send_chunks, name=f"messages {pod}", daemon=True)
         self._thread.start()
 
@@ -76,6 +93,10 @@ class MessageWriter:
         with self._changed:
             self._progress = dict(progress)
             self._changed.notify()
+
+    def link(self, name: str, url: str) -> None:
+        """A URL worth following, by a name that tells what is there."""
+        self._put(_message("report_custom_message", {"payload": {"links": {name: url}}}))
 
     def failed(self, error: str) -> None:
         """The error, in one line, that ends this worker."""
@@ -102,7 +123,7 @@ class MessageWriter:
                 closed = self._closing
             self._send(closed)
             with self._changed:
-                self._changed.wait_for(lambda: self._closing, CHUNK_SECONDS)
+                self._changed.wait_for(lambda: self._closing, chunk_pause(time.monotonic() - self._began))
 
     def _send(self, closed: bool) -> None:
         """Send what waits as one chunk, however long the store is away; what comes meanwhile is the next chunk's."""
@@ -143,6 +164,7 @@ class MessageWriter:
 class WorkerEvents:
     """What a pod told since it was last asked. `progress` is the latest report; `failed` the error, in one line, that
     ended the worker; `opened` holds what the worker told of itself when it began; `closed`: it said that it is done.
+    `links` has new URLs by name.
 
     `unreachable` says why the store could not be read; nothing is lost by that.
     """
@@ -153,10 +175,12 @@ class WorkerEvents:
     opened: Mapping[str, Any] | None = None
     closed: bool = False
     unreachable: str | None = None
+    links: Mapping[str, str] = field(default_factory=dict)
 
 
 class MessageReader:
-    """Reads a pod's messages in order, each once. A new reader begins at the first."""
+    """Reads a pod's messages in order, each once. A new reader begins at the first, and catches up by reading several
+    chunks at a time."""
 
     def __init__(self, objects: ObjectStore, job: str, pod: str):
         self._objects, self._job, self._pod = objects, job, pod
@@ -167,23 +191,41 @@ class MessageReader:
         messages: list[Mapping[str, Any]] = []
         unreachable = None
         try:
-            while (chunk := self._objects.read(chunk_path(self._job, self._pod, self._next))) is not None:
-                self._next += 1
-                messages += _parsed(chunk.data)
+            for chunk in self._new_chunks():
+                messages += _parsed(chunk)
         except Exception as error:  # every back end has its own
             unreachable = (str(error).splitlines() or [type(error).__name__])[0]
         return _events(messages, unreachable)
 
+    def _new_chunks(self) -> Iterator[bytes]:
+        """Those up to the first that is not there. One alone is the usual case; who finds two in a row is behind."""
+        for _ in range(2):
+            chunk = self._objects.read(self._path(self._next))
+            if chunk is None:
+                return
+            self._next += 1
+            yield chunk.data
+        with ThreadPoolExecutor(_READ_AHEAD) as pool:
+            while True:
+                paths = [self._path(self._next + ahead) for ahead in range(_READ_AHEAD)]
+                for chunk in pool.map(self._objects.read, paths):
+                    if chunk is None:
+                        return
+                    self._next += 1
+                    yield chunk.data
+
+    def _path(self, index: int) -> str:
+        return chunk_path(self._job, self._pod, index)
+
 
 def _events(messages: list[Mapping[str, Any]], unreachable: str | None) -> WorkerEvents:
     logs = tuple(m["params"]["message"] for m in messages if m["method"] == "log")
-    told: dict[str, Any] = {}
-    for message in messages:
-        if message["method"] == "report_custom_message":
-            told.update(message["params"]["payload"])
+    payloads = [m["params"]["payload"] for m in messages if m["method"] == "report_custom_message"]
+    told = {name: value for payload in payloads for name, value in payload.items()}
+    links = {name: url for payload in payloads for name, url in payload.get("links", {}).items()}
     opened = next((m["params"]["extras"] for m in messages if m["method"] == "opened"), None)
     closed = any(m["method"] == "closed" for m in messages)
-    return WorkerEvents(logs, told.get("progress"), told.get("failed"), opened, closed, unreachable)
+    return WorkerEvents(logs, told.get("progress"), told.get("failed"), opened, closed, unreachable, links)
 
 
 def _parsed(chunk: bytes) -> list[Mapping[str, Any]]:

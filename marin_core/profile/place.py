@@ -62,7 +62,7 @@ def _kubernetes(table: Any) -> KubernetesPlace:
             raise FieldError("jobs on a cluster need an image; set MARIN_IMAGE, or image in [place.kubernetes]")
         place = build_record(KubernetesPlace, {**table, "image": image})
         _check_numbers(place)
-        for key in ("namespace", "service_account", "queue", "priority_class"):
+        for key in ("namespace", "service_account", "queue", "priority_class", "env_from_secret"):
             name = getattr(place, key)
             if name is not None and not _OBJECT_NAME.fullmatch(name):
                 message = f"{key} is {name!r}; give a name of up to 63 lower case letters, digits and -"

@@ -18,7 +18,7 @@ class Task:
     """`function` is `module:name`; light tasks run where they are asked for, the others as jobs in workers.
 
     A task's function returns the outcome or, if it is a `stage`, a stage whose items several ranks may share.
-    A `gang` of processes may run it together.
+    A `gang` of processes may run it together. If it is `tracked`, it has a page at an experiment tracker.
     """
 
     function: str
@@ -27,6 +27,7 @@ class Task:
     resumable: bool = False
     stage: bool = False
     gang: bool = False
+    tracked: bool = False
 
     def load(self) -> "Callable[[Build], Any]":
         module, _, name = self.function.partition(":")
@@ -48,7 +49,7 @@ TASKS: dict[str, Task] = {
     "fetch_tokenizer": Task("data:fetch_pretrained", code_version="1"),
     "tokenize": _stage("tokenize", code_version="2"),
     "mix": Task("data:mix", code_version="2", light=True),
-    "train": Task("training:train_plan", code_version="2", resumable=True, gang=True),
+    "train": Task("training:train_plan", code_version="2", resumable=True, gang=True, tracked=True),
     "list_candidates": Task("scaling:list_candidates", code_version="1", light=True),
     "collect_runs": Task("scaling:collect_runs", code_version="1", light=True),
     "fit_isoflop": Task("scaling:fit_isoflops", code_version="1", light=True),

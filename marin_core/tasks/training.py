@@ -26,7 +26,7 @@ def train_plan(build: Build) -> Outcome | None:
     with _offline():
         if build.gang and not build.gang.leads:
             return train_along(plan, data, build.workspace, options, build.gang)
-        return Outcome(*train(plan, data, build.writer, options, build.log, build.report, build.gang))
+        return Outcome(*train(plan, data, build.writer, options, build.log, build.report, build.gang, build.page))
 
 
 def train_data(build: Build, mixture: ArtifactSpec, plan: TrainPlan) -> TrainData:

@@ -145,10 +145,13 @@ class RunMetrics:
         rows: Sequence[dict[str, Any]] = (),
         report: Callable[[Progress], None] = lambda progress: None,
         peak_flops: float | None = None,
+        show: Callable[[int, Mapping[str, float]], None] = lambda step, values: None,
     ):
         """`log` keeps the rows, after those of earlier attempts; None in a process that does not lead its gang.
-        `peak_flops` is what all chips can do together, in FLOP/s."""
+        `peak_flops` is what all chips can do together, in FLOP/s. `show(step, values)` gets what is heard of each step,
+        and the evaluations."""
         self._plan, self._log, self.rows, self._report = plan, log, list(rows), report
+        self._show = show
         self._peak_flops = peak_flops
         self._row: dict[str, Any] = {}
         self._began = time.monotonic()
@@ -158,13 +161,17 @@ class RunMetrics:
 
     def hear(self, metrics: Mapping[str, Any], step: int | None) -> None:
         """One `log` call of Levanter's. A step's metrics arrive in several calls."""
+        evals: dict[str, float] = {}
         for name, value in metrics.items():
             if name.startswith("eval/") and ("loss" in name or "bpb" in name):
-                self.evals[name] = float(value)
+                evals[name] = float(value)
             elif name == "optim/learning_rate":
                 self._row["learning_rate"] = float(value)
             elif name == "optim/adam_lr":
                 self._row["adam_lr"] = float(value)
+        if evals and step is not None:
+            self._show(step, evals)
+        self.evals |= evals
         # The final hooks repeat the last step's loss, and those of an already complete run report zero.
         if "train/loss" in metrics and step is not None and step > self.last_step:
             self._finish_step(step, float(metrics["train/loss"]))
@@ -183,11 +190,13 @@ class RunMetrics:
         row = {"step": step, "loss": loss, **self._row, "seconds": round(now - since, 4)}
         self._ended = [*self._ended[-10:], now]
         self.rows.append(row)
+        progress = self._progress(step + 1, loss)
+        self._show(step, _shown(row, progress))
         if not math.isfinite(loss):
             raise Diverged(step, loss)
         if self._log:
             self._log.append(row)
-        self._report(self._progress(step + 1, loss))
+        self._report(progress)
 
     def _progress(self, done: int, loss: float) -> Progress:
         plan, ended = self._plan, self._ended
@@ -203,6 +212,13 @@ class RunMetrics:
             mfu=useful / self._peak_flops if self._peak_flops and steady else None,
             seconds_left=(plan.steps - done) * seconds if steady else None,
         )
+
+
+def _shown(row: Mapping[str, float], progress: Progress) -> dict[str, float]:
+    """A step in the names of `metrics.parquet`, with its pace."""
+    values = {name: value for name, value in row.items() if name != "step"}
+    values["tokens_per_second"] = progress.tokens_per_second
+    return values if progress.mfu is None else {**values, "mfu": progress.mfu}
 
 
 def tracker_config(heard: RunMetrics) -> "TrackerConfig":

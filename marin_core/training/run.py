@@ -15,6 +15,7 @@ from marin_core.termination import termination_deferred, termination_requested
 from marin_core.training.checkpoints import Checkpoint, checkpoint_to_resume
 from marin_core.training.levanter_config import Checkpointing, TrainData, levanter_config
 from marin_core.training.metrics import Diverged, MetricsLog, Progress, RunMetrics, StopTraining, tracker_config
+from marin_core.training.tracking import RunPage
 
 
 @dataclass(frozen=True)
@@ -36,9 +37,11 @@ def train(
     log: Callable[[str], None],
     report: Callable[[Progress], None],
     gang: Gang | None = None,
+    page: RunPage | None = None,
 ) -> tuple[dict[str, Any], str]:
     """Train to the last step; returns (summary, content digest) of the run for its record. The other processes of the
-    `gang` call `train_along`.
+    `gang` call `train_along`. The `page` is shown what happens, and its URL is in the summary, `wandb_url`; the content
+    digest has nothing of it.
 
     Writes `plan.json`, `metrics.parquet` (step, loss, learning_rate, adam_lr, seconds), `evals.json` and, unless the
     run diverged, `checkpoints/step-N`. Divergence is an outcome: the summary's `status` is then `diverged`.
@@ -61,7 +64,8 @@ def train(
         writer.check()
         report(progress)
 
-    metrics = RunMetrics(plan, history, rows, checked_report, options.peak_flops)
+    show = page.show if page else lambda step, values: None
+    metrics = RunMetrics(plan, history, rows, checked_report, options.peak_flops, show)
     diverged = _run(plan, data, writer, options, resume, metrics, gang, history.flush)
     if diverged:
         log(f"{writer.spec.label} {diverged}")
@@ -69,7 +73,11 @@ def train(
         raise MarinError(
             f"{writer.spec.label} ended after {metrics.last_step + 1} of {plan.steps} steps; materialize it again"
         )
-    return _finish(plan, writer, metrics, history, "diverged" if diverged else "succeeded")
+    summary, content = _finish(plan, writer, metrics, history, "diverged" if diverged else "succeeded")
+    if page:
+        page.summarize(summary)
+        summary |= {"wandb_url": page.url} if page.url else {}
+    return summary, content
 
 
 def train_along(plan: TrainPlan, data: TrainData, workspace: Workspace, options: RunOptions, gang: Gang) -> None:

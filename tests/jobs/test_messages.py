@@ -1,5 +1,6 @@
 """What a worker tells through the store: in Dagster's own protocol, in order, once, whoever dies in between."""
 
+import json
 import os
 import signal
 import subprocess
@@ -14,7 +15,10 @@ import dagster as dg
 import pytest
 from dagster._core.pipes.utils import PipesBlobStoreMessageReader
 
+from marin_core.jobs import messages
+from marin_core.jobs.events import PodEvents
 from marin_core.jobs.messages import (
+    ATTEMPTS_FOLDER,
     CHUNK_SECONDS,
     MAX_LOGGED,
     MAX_MESSAGE,
@@ -22,10 +26,12 @@ from marin_core.jobs.messages import (
     MessageWriter,
     WorkerEvents,
     chunk_path,
+    chunk_pause,
     messages_folder,
-    pods_heard,
 )
 from marin_core.store import ObjectStore, open_objects
+from marin_core.store.local import LocalObjects
+from marin_core.store.objects import StoredObject
 
 
 @pytest.fixture
@@ -90,12 +96,12 @@ def test_dagster_itself_understands_the_messages(objects: ObjectStore) -> None:
     opened: dict[str, object] = {}
     with dg.instance_for_test() as instance:
         result = dg.materialize([told], instance=instance)
-        messages = [entry.user_message for entry in instance.all_logs(result.run_id)]
+        logged = [entry.user_message for entry in instance.all_logs(result.run_id)]
     assert result.success
-    assert "the first line" in messages
+    assert "the first line" in logged
     assert custom == [{"failed": "the batch does not fit"}, {"progress": {"step": 1}}]
     assert opened == {"extras": {"rank": 0}}
-    assert not any("did not receive" in message or "unexpected message" in message for message in messages)
+    assert not any("did not receive" in message or "unexpected message" in message for message in logged)
 
 
 def test_a_reader_hears_each_thing_once_and_only_the_latest_progress(objects: ObjectStore) -> None:
@@ -162,7 +168,6 @@ def test_either_end_may_be_killed(objects: ObjectStore, tmp_path: Path) -> None:
         heard += mine
         assert not read_all(objects, pod).closed
     assert heard == list(range(len(heard)))
-    assert pods_heard(objects, "job") == {"first", "second"}
 
 
 def test_messages_outlive_an_outage_of_the_store_in_order(objects: ObjectStore, tmp_path: Path) -> None:
@@ -189,6 +194,72 @@ def test_a_second_process_of_the_same_pod_goes_on_after_the_first(objects: Objec
         writer.log(text)
         assert writer.close()
     assert read_all(objects, "pod").logs == ("one", "two")
+
+
+def test_days_of_progress_are_few_chunks() -> None:
+    age, chunks = 0.0, 1
+    while age < 72 * 3600:
+        age, chunks = age + chunk_pause(age), chunks + 1
+        assert age > 60 or chunk_pause(age) == CHUNK_SECONDS
+    assert chunks < 2_000
+
+
+def test_chunks_are_written_at_pauses_that_grow(objects: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(messages, "CHUNK_SECONDS", 0.05)
+    monkeypatch.setattr(messages, "CHUNK_SHARE_OF_AGE", 0.5)
+    writer = MessageWriter(objects, "job", "pod")
+    for step in range(60):
+        writer.progress({"step": step})
+        time.sleep(0.02)
+    assert writer.close()
+    # The opening one, seven pauses from 0.05 s to 1.2 s at most, and the closing one; it would be two dozen.
+    assert 4 <= len(list(objects.list(messages_folder("job") + "/"))) <= 10
+    assert read_all(objects, "pod").progress == {"step": 59}
+
+
+class FarObjects(LocalObjects):
+    """A store whose answers take their time, and fail as told."""
+
+    failing: str | None = None
+    under_way = most_under_way = 0
+
+    def read(self, path: str) -> StoredObject | None:
+        self.under_way += 1
+        self.most_under_way = max(self.most_under_way, self.under_way)
+        time.sleep(0.02)
+        self.under_way -= 1
+        if path == self.failing:
+            raise OSError("the line is cut\nin two")
+        return super().read(path)
+
+
+def test_a_reader_that_is_behind_reads_many_chunks_at_a_time_and_in_order(tmp_path: Path) -> None:
+    objects = FarObjects(str(tmp_path))
+    for number in range(1, 201):
+        log = {"method": "log", "params": {"message": str(number)}}
+        objects.create(chunk_path("job", "pod", number), json.dumps(log).encode())
+    objects.failing = chunk_path("job", "pod", 100)
+    reader = MessageReader(objects, "job", "pod")
+    began = time.monotonic()
+    before = reader.read()
+    assert (before.logs, before.unreachable) == (tuple(map(str, range(1, 100))), "the line is cut")
+    objects.failing = None
+    assert reader.read().logs == tuple(map(str, range(100, 201)))
+    assert reader.read() == WorkerEvents()
+    assert objects.most_under_way > 4
+    assert time.monotonic() - began < 200 * 0.02 / 2
+
+
+def test_attempts_are_those_who_led_whatever_they_told(objects: ObjectStore) -> None:
+    for attempt in range(3):
+        leader = PodEvents(objects, "job", f"pod-0-{attempt}", 0)
+        # Asked again, by a process that the same pod started anew.
+        assert [leader.earlier_attempts(), leader.earlier_attempts()] == [attempt, attempt]
+        follower = PodEvents(objects, "job", f"pod-1-{attempt}", 1)
+        follower.failed("lost the other")
+        follower.close()
+        leader.close()
+    assert len(list(objects.list(f"{messages_folder('job')}/{ATTEMPTS_FOLDER}/"))) == 3
 
 
 def test_logs_are_bounded(objects: ObjectStore) -> None:

@@ -13,9 +13,7 @@ from tests.emulator import GcsEmulator
 def test_a_bucket_in_another_region_than_the_pods_is_refused(gcs_root: str) -> None:
     """Asked of the server: the emulator's buckets are in us-central1, whatever the profile says."""
     refuse_far_bucket(Store(gcs_root), "us-central1")
-    with pytest.raises(
-        MarinError, match="is in us-central1, but the pods run in europe-west4"
-    ):
+    with pytest.raises(MarinError, match="is in us-central1, but the pods run in europe-west4"):
         refuse_far_bucket(Store(gcs_root), "europe-west4")
 
 

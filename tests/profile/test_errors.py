@@ -182,6 +182,12 @@ def test_what_is_wrong_in_the_place_is_told_with_its_line(
             "region",
             "region is the zone 'us-east5-a'; give its region,",
         ),
+        (
+            '\nregion = "us',
+            '\nenv_from_secret = "KEY=0123"\nregion = "us',
+            "env_from_secret",
+            "env_from_secret is 'KEY=0123'; give a name of",
+        ),
         ('SECOND = "2"', "SECOND = 2", "env", "field 'SECOND' is 2; give a string"),
         ('SECOND = "2"', '"2ND" = "2"', "env", "'2ND' is not the name of an environment variable"),
         (
@@ -303,7 +309,8 @@ EVERYTHING = (
         "token_law = { coefficient = 0.1, exponent = 0.5 }\nbatch_overrides = { 1e11 = 4 }\n"
         '[scale.recipe.hparams]\nreference_beta2 = 0.9\nrule = "marin_core.recipes.hparams:CompletedAdamHParams"\n',
     ).replace("[place]\n", "[scale.near_duplicates]\nbands = 20\nmin_containment = 0.5\n\n[place]\ndata_ranks = 2\n")
-    + 'worker_command = ["python"]\non_cancel = "leave"\nspot = true\nqueue = "tpu"\nmax_run_hours = 3\n'
+    + 'worker_command = ["python"]\nenv_from_secret = "wandb"\non_cancel = "leave"\nspot = true\n'
+    + 'queue = "tpu"\nmax_run_hours = 3\n'
 )
 PAIRS = [number for number, line in enumerate(EVERYTHING.splitlines()) if " = " in line]
 

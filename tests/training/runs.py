@@ -30,8 +30,8 @@ def start_worker(
         )
 
 
-def worker_command(store: Store, spec: ArtifactSpec) -> list[str]:
-    return [sys.executable, "-m", "marin_core.worker", "--store", store.root, "--plan", store.save_plan(spec)]
+def worker_command(store: Store, spec: ArtifactSpec, module: str = "marin_core.worker") -> list[str]:
+    return [sys.executable, "-m", module, "--store", store.root, "--plan", store.save_plan(spec)]
 
 
 def worker_variables(lab: LabEnvironment) -> dict[str, str]:

@@ -1,6 +1,7 @@
 """Two processes that train one model: the same losses as one, whatever becomes of either."""
 
 import json
+import os
 import socket
 import subprocess
 import sys
@@ -13,7 +14,7 @@ import pytest
 
 from marin_core.graph import LabGraph
 from marin_core.jobs.messages import MessageReader
-from marin_core.jobs.spec import EXIT_REFUSED, EXIT_TERMINATED
+from marin_core.jobs.spec import EXIT_PEERS_MISSING, EXIT_REFUSED, EXIT_TERMINATED
 from marin_core.store import ArtifactSpec, Store
 from tests.conftest import REPOSITORY, LabEnvironment
 from tests.training.runs import CELL, copied_store, start_worker, worker_command, worker_variables
@@ -31,13 +32,14 @@ class TwoProcesses:
     def __init__(self, lab: LabEnvironment, store: Store, spec: ArtifactSpec, attempt: int, *options: str):
         coordinator = f"127.0.0.1:{free_port()}"
         gang = ["--job", "gang", "--processes", "2", "--coordinator", coordinator, *options]
+        command = worker_command(store, spec, "tests.training.gang_worker")
         self.log = lab.folder / f"gang-{attempt}.log"
         self.processes = []
         for index in range(2):
             pod = {"JOB_COMPLETION_INDEX": str(index), "MARIN_POD": f"pod-{index}-{attempt}"}
             with self.log.open("ab") as log:
                 process = subprocess.Popen(
-                    [*worker_command(store, spec), *gang, "--scratch", str(lab.folder / f"scratch-{index}")],
+                    [*command, *gang, "--scratch", str(lab.folder / f"scratch-{index}")],
                     cwd=REPOSITORY,
                     env=worker_variables(lab) | pod,
                     stdout=log,
@@ -135,14 +137,11 @@ def test_a_task_for_one_process_is_refused_by_all(shards: tuple[LabEnvironment, 
     assert gang.log.read_text().count("runs in one process") == 2
 
 
-JOIN = """
-import sys
-from marin_core.gang import Gang
-def give_up(error):
-    print(error, flush=True)
-    import os
-    os._exit(3)
-Gang.join(int(sys.argv[1]), 2, sys.argv[2], give_up, seconds=2)
+IMPATIENT = """
+import functools
+from marin_core import worker
+worker.Gang.join = functools.partial(worker.Gang.join, seconds=2)
+worker.main()
 """
 
 
@@ -153,12 +152,21 @@ Gang.join(int(sys.argv[1]), 2, sys.argv[2], give_up, seconds=2)
         (1, "process 1 did not reach the coordinator {at} within 2 s (Connection refused)"),
     ],
 )
-def test_who_is_missing_is_named(index: int, message: str) -> None:
+def test_who_is_missing_is_named_and_told_from_a_failure(index: int, message: str, tmp_path: Path) -> None:
+    store = Store(str(tmp_path / "store"))
+    plan = store.save_plan(ArtifactSpec("tokenizer/none", "train_tokenizer", "2"))
     at = f"127.0.0.1:{free_port()}"
-    command = [sys.executable, "-c", JOIN, str(index), at]
-    result = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=60)
-    assert result.returncode == 3
-    assert message.format(at=at) in result.stdout
+    gang = ["--job", "gang", "--processes", "2", "--coordinator", at, "--scratch", str(tmp_path)]
+    result = subprocess.run(
+        [sys.executable, "-c", IMPATIENT, "--store", store.root, "--plan", plan, *gang],
+        cwd=REPOSITORY,
+        env=os.environ | {"JOB_COMPLETION_INDEX": str(index), "MARIN_POD": "pod"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert result.returncode == EXIT_PEERS_MISSING, result.stderr
+    assert message.format(at=at) in (MessageReader(store.objects, "gang", "pod").read().failed or "")
 
 
 def test_a_batch_that_does_not_divide_among_the_chips_is_refused(shards: tuple[LabEnvironment, LabGraph]) -> None:

@@ -11,8 +11,8 @@ from marin_core.jobs.kubernetes.cluster import EVENTS, JOBS, JOBSETS, PODS, WORK
 from marin_core.jobs.kubernetes.sight import GONE_AT, JOB_LABEL, Raw, Sight, event_time, name_of
 from marin_core.jobs.kubernetes.times import parse_time
 
-# A gang's pods are compared with each other after they are gone; see SIBLING_WINDOW.
-_KEEP_GONE = timedelta(minutes=5)
+# A gang's pods are compared with each other after they are gone, for as long as a lost node takes to be told.
+_KEEP_GONE = timedelta(minutes=15)
 _KEEP_EVENTS = timedelta(hours=1)
 _MOST_EVENTS = 40
 # Names that only events mention: of jobs to come, and of those that are over.
@@ -107,6 +107,23 @@ class Cache:
                     self._apply(kind, name, True, item, now)
                     self._touch(name)
 
+    def learn(self, name: str, kind: Kind, pods: Iterable[dict[str, Any]], found: dict[str, Any] | None) -> None:
+        """What a read beside the watches answered of one job: nothing that they know better, and nothing of what is
+        gone."""
+        with self._changed:
+            if name not in self._followed:
+                return
+            entry = self._entry(name)
+            for pod in pods:
+                held = entry.pods.get(pod["metadata"]["uid"])
+                if held is None or (GONE_AT not in held and _version(pod) >= _version(held)):
+                    entry.pods[pod["metadata"]["uid"]] = _slim(pod)
+            held = entry.object
+            same = found and held and found["metadata"]["uid"] == held["metadata"]["uid"]
+            if found and held and same and _version(found) >= _version(held):
+                entry.object = _slim({"kind": "JobSet" if kind is JOBSETS else "Job", **found})
+            self._touch(name)
+
     def _missing(self, kind: Kind, entry: _Entry, seen: set[str], asked_at: float) -> Iterator[dict[str, Any]]:
         if kind is PODS:
             yield from (pod for uid, pod in entry.pods.items() if uid not in seen and GONE_AT not in pod)
@@ -187,6 +204,12 @@ def _add_event(entry: _Entry, event: dict[str, Any], now: datetime) -> None:
     entry.events[key] = _slim(event)
     while len(entry.events) > _MOST_EVENTS:
         del entry.events[next(iter(entry.events))]
+
+
+def _version(item: Raw) -> int:
+    """Versions of one object are numbers that grow."""
+    version = item["metadata"].get("resourceVersion", "")
+    return int(version) if version.isdigit() else 0
 
 
 def _slim(item: Mapping[str, Any]) -> dict[str, Any]:

@@ -39,14 +39,15 @@ class KubernetesJob:
         self.memory = Memory()
         # Held by whoever creates or deletes objects of this job.
         self.acting = threading.RLock()
-        self.judging, self.hearing = threading.Lock(), threading.Lock()
+        # `keeping` by whoever writes logs to the store, or deletes them there.
+        self.judging, self.hearing, self.keeping = threading.Lock(), threading.Lock(), threading.Lock()
         # Whether something is being done about the last verdict.
         self.busy = threading.Event()
         self.cancelled = threading.Event()
         self.detached = threading.Event()
         self.submitted = threading.Event()
         self._lock = threading.Lock()
-        self._status = JobStatus(JobState.QUEUED, "being submitted")
+        self._status = JobStatus(JobState.QUEUED)
 
     @property
     def job(self) -> JobSpec:
@@ -70,13 +71,26 @@ class KubernetesJob:
 
     def update(self, **changes: Any) -> None:
         """Change fields of the status, which stays as it is once final."""
-        with self._lock:
-            if not self._status.state.is_final:
-                self._status = replace(self._status, **changes)
+        self._change(lambda _: changes)
 
     def say(self, *messages: str) -> None:
+        """Add messages to the status, unless it is final."""
+        self._change(lambda status: {"messages": (*status.messages, *messages)})
+
+    def link(self, links: Mapping[str, str]) -> None:
+        """Add links to the status, unless it is final."""
+        self._change(lambda status: {"links": {**status.links, **links}})
+
+    def _change(self, changes: Callable[[JobStatus], Mapping[str, Any]]) -> None:
         with self._lock:
-            self._status = replace(self._status, messages=(*self._status.messages, *messages))
+            if self._status.state.is_final:
+                return
+            status = replace(self._status, **changes(self._status))
+            if status.state is JobState.SUCCEEDED:
+                # Failed attempts' logs are deleted with everything else that success leaves behind.
+                links = {name: url for name, url in status.links.items() if name != "log"}
+                status = replace(status, links=links, log_tail=())
+            self._status = status
 
     def show(self, verdict: Verdict, trouble: str | None) -> None:
         """Take a verdict over into the status, behind whatever keeps us from seeing more."""
@@ -94,5 +108,7 @@ class KubernetesJob:
             self.memory.told[pod] = events.failed
         if events.logs:
             self.say(*events.logs)
+        if events.links:
+            self.link(events.links)
         if events.progress is not None:
             self.update(progress=events.progress)

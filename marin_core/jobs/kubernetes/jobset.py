@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from marin_core.jobs.pools import Pool
-from marin_core.jobs.spec import EXIT_REFUSED
+from marin_core.jobs.spec import EXIT_REFUSED, OUTSIDE_EXITS
 
 # The slices. Short, because a pod's name is {jobset}-{this}-{slice}-{host}-xxxxx and ends at 63 characters.
 REPLICATED_JOB = "s"
@@ -29,7 +29,8 @@ def job_set(name: str, pool: Pool, template: Mapping[str, Any], *, max_restarts:
     """Kind, annotations and spec of a JobSet with one Job a slice and one pod a host.
 
     A pod that fails takes all others with it, and the JobSet makes them again. `max_restarts` counts the worker's
-    failures; a Job that fails because one of its pods was disrupted restarts the set without counting.
+    failures; a Job that fails because one of its pods was disrupted, or ended for what happened outside of it, restarts
+    the set without counting.
     """
     # TPU slices are node pools of their own; the annotation gives each child Job one of them for itself.
     exclusive = {"alpha.jobset.sigs.k8s.io/exclusive-topology": "cloud.google.com/gke-nodepool"}
@@ -53,9 +54,11 @@ def job_set(name: str, pool: Pool, template: Mapping[str, Any], *, max_restarts:
 
 
 def _slice(pool: Pool, template: Mapping[str, Any]) -> dict[str, Any]:
-    """One Job. Both kinds of failed pods end it with the reason PodFailurePolicy; the message says which it was."""
+    """One Job. These kinds of failed pods end it with the reason PodFailurePolicy; the message says which it was."""
     rules = [
         {"action": "FailJob", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]},
+        # All save and end together when one of them is told to, and only that one has the condition.
+        {"action": "FailJob", "onExitCodes": {"operator": "In", "values": sorted(OUTSIDE_EXITS)}},
         {"action": "FailJob", "onExitCodes": {"operator": "In", "values": [EXIT_REFUSED]}},
     ]
     return {
@@ -69,13 +72,20 @@ def _slice(pool: Pool, template: Mapping[str, Any]) -> dict[str, Any]:
 
 
 # The first rule that matches any failed Job decides, and a failed Job that none matches restarts the set and counts.
-# The Job controller's message for a pod condition is "Pod … has condition DisruptionTarget matching FailJob rule …".
+# The Job controller's messages are "Pod … has condition DisruptionTarget matching FailJob rule …", and "Container … for
+# pod … failed with exit code … matching FailJob rule …".
 _RULES = [
     {
         "name": "disrupted",
         "action": "RestartJobSetAndIgnoreMaxRestarts",
         "onJobFailureReasons": ["PodFailurePolicy"],
         "onJobFailureMessagePatterns": ["has condition DisruptionTarget "],
+    },
+    {
+        "name": "outside",
+        "action": "RestartJobSetAndIgnoreMaxRestarts",
+        "onJobFailureReasons": ["PodFailurePolicy"],
+        "onJobFailureMessagePatterns": [f"exit code ({'|'.join(str(code) for code in sorted(OUTSIDE_EXITS))}) "],
     },
     {"name": "refused", "action": "FailJobSet", "onJobFailureReasons": ["PodFailurePolicy"]},
 ]

@@ -2,11 +2,11 @@
 
 import enum
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from marin_core.jobs.kubernetes.attempts import attempts, counts, is_settled
+from marin_core.jobs.kubernetes.attempts import attempts, counts, is_settled, last_of, object_end
 from marin_core.jobs.kubernetes.sight import (
     GONE_AT,
     Ended,
@@ -14,6 +14,7 @@ from marin_core.jobs.kubernetes.sight import (
     Sight,
     Terms,
     belongs,
+    condition,
     container,
     created,
     holds,
@@ -27,6 +28,7 @@ from marin_core.jobs.spec import EXIT_REFUSED, FailureClass, JobState
 
 # Somebody who deletes an object in order to create it again does so within this time.
 _REPLACEMENT = timedelta(seconds=10)
+_UNSEEN = "nobody saw the last one"
 
 
 class Step(enum.Enum):
@@ -58,7 +60,7 @@ def judge(sight: Sight, terms: Terms) -> Verdict:
     cluster says that the job is over, or its budgets or limits do."""
     ended = attempts(sight)
     preemptions, failures = counts(sight, ended)
-    last = _last(ended)
+    last = last_of(ended)
     if sight.committed:
         verdict = Verdict(JobState.SUCCEEDED, step=Step.FINISH)
     elif sight.object is None:
@@ -68,7 +70,7 @@ def judge(sight: Sight, terms: Terms) -> Verdict:
         if given_up:
             ended = given_up
             preemptions, failures = counts(sight, ended)
-            last = _last(ended)
+            last = last_of(ended)
         verdict = _over(sight, terms, preemptions, failures, last) or _alive(sight, terms, last or sight.before)
     if verdict.step in (Step.FINISH, Step.RECREATE) and sight.committed is None:
         reason = "it has come to an end; looking for its record"
@@ -83,12 +85,6 @@ def judge(sight: Sight, terms: Terms) -> Verdict:
     )
 
 
-def _last(ended: Mapping[str, Ended]) -> Ended | None:
-    """The attempt that ended last; of several within a second, the one that began last."""
-    ordered = sorted(ended.values(), key=lambda end: end.at)
-    return ordered[-1] if ordered else None
-
-
 def _still(verdict: Verdict, last: Ended | None) -> JobState:
     if verdict.state.is_final:
         return JobState.RUNNING if last is None else _retrying(last)
@@ -101,7 +97,7 @@ def _retrying(last: Ended) -> JobState:
 
 def _gone(sight: Sight, last: Ended | None) -> Verdict:
     if sight.gone_since is None:
-        return Verdict(JobState.QUEUED, "being submitted")
+        return Verdict(JobState.QUEUED)
     if sight.now - sight.gone_since < _REPLACEMENT:
         state = _retrying(last) if last else JobState.RETRYING
         return Verdict(state, "its object on the cluster was deleted; waiting whether it is created again")
@@ -132,7 +128,7 @@ def _given_up(sight: Sight, terms: Terms, ended: Mapping[str, Ended]) -> dict[st
     if code and int(code.group(1)) == EXIT_REFUSED:
         failure, words = FailureClass.REFUSED, "the task refused; its messages are gone"
     at = parse_time(failed.get("lastTransitionTime")) or sight.now
-    return {f"{sight.object['metadata']['uid']}/object": Ended(failure, words, "", at)}
+    return {object_end(sight.object): Ended(failure, words, "", at)}
 
 
 def _over(sight: Sight, terms: Terms, preemptions: int, failures: int, last: Ended | None) -> Verdict | None:
@@ -147,16 +143,24 @@ def _over(sight: Sight, terms: Terms, preemptions: int, failures: int, last: End
     failed = holds(sight.object, "Failed")
     if not (spent or failed) or not is_settled(sight):
         return None
-    assert last
-    if failures > terms.max_failures:
-        times = f", {failures} times" if failures > 1 else ""
-        return Verdict(JobState.FAILED, _told(sight, last) + times, last.failure, step=Step.FINISH)
-    if preemptions > terms.max_preemptions:
-        reason = (
-            f"preempted {preemptions} times, more than max_preemptions = {terms.max_preemptions}; last: {last.words}"
-        )
-        return Verdict(JobState.FAILED, reason, last.failure, step=Step.FINISH)
+    if spent:
+        return _spent(sight, terms, preemptions, failures, last)
+    assert last, "an object that failed has an end, if only its own"
     return Verdict(_retrying(last), f"{_told(sight, last)}; starting it again", last.failure, step=Step.RECREATE)
+
+
+def _spent(sight: Sight, terms: Terms, preemptions: int, failures: int, last: Ended | None) -> Verdict:
+    """The end of a job beyond one of its budgets; restarts that nobody saw have no `last`."""
+    if failures > terms.max_failures:
+        failure = last.failure if last else FailureClass.UNKNOWN
+        reason = f"failed {failures} times, more than max_failures = {terms.max_failures}; {_UNSEEN}"
+        if last:
+            reason = _told(sight, last) + (f", {failures} times" if failures > 1 else "")
+    else:
+        failure = last.failure if last else FailureClass.PREEMPTED
+        how = f"last: {last.words}" if last else _UNSEEN
+        reason = f"preempted {preemptions} times, more than max_preemptions = {terms.max_preemptions}; {how}"
+    return Verdict(JobState.FAILED, reason, failure, step=Step.FINISH)
 
 
 def _told(sight: Sight, last: Ended) -> str:
@@ -171,23 +175,30 @@ def _alive(sight: Sight, terms: Terms, last: Ended | None) -> Verdict:
     assert sight.object
     pods = [pod for pod in sight.pods if belongs(pod, sight.object) and GONE_AT not in pod]
     active = [pod for pod in pods if pod.get("status", {}).get("phase") not in ("Succeeded", "Failed")]
-    since = last.at if last else created(sight.object)
     late = _too_long(sight, terms)
     if late:
         return late
     if (active and all(_runs(pod) for pod in active)) or (not active and _all_done(pods)):
         return Verdict(JobState.RUNNING, _where(active))
-    if terms.max_queue_hours is not None and sight.now - since > timedelta(hours=terms.max_queue_hours):
-        wait = why_waiting(sight, terms)
+    waited = sight.now - _waits_since(sight, pods, last)
+    wait = why_waiting(sight, terms)
+    if terms.max_queue_hours is not None and waited > timedelta(hours=terms.max_queue_hours):
         limit = f"waited longer than max_queue_hours = {terms.max_queue_hours:g}; {wait.reason}"
         return Verdict(JobState.FAILED, limit, wait.failure or FailureClass.UNKNOWN, step=Step.FINISH)
-    wait = why_waiting(sight, terms)
     if wait.is_final:
         return Verdict(JobState.FAILED, wait.reason, wait.failure, step=Step.FINISH)
     if last is None:
         return Verdict(wait.state, wait.reason, wait.failure)
     words = f"{_told(sight, last)}, {in_words(sight.now - last.at)} ago; {wait.reason}"
     return Verdict(_retrying(last), words, wait.failure or last.failure)
+
+
+def _waits_since(sight: Sight, pods: Sequence[Raw], last: Ended | None) -> datetime:
+    """The latest of what began the wait: a job that is attached to may have run for days before its pods were taken."""
+    assert sight.object
+    suspended = (condition(sight.object, "Suspended") or {}).get("lastTransitionTime")
+    began = [created(raw) for raw in (sight.object, *pods)]
+    return max(began + [at for at in (last and last.at, parse_time(suspended)) if at])
 
 
 def _too_long(sight: Sight, terms: Terms) -> Verdict | None:

@@ -13,7 +13,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from marin_core.build import BuildOptions
-from marin_core.errors import MarinError
+from marin_core.errors import in_one_line
+from marin_core.jobs.kubernetes.attempts import last_of
 from marin_core.jobs.kubernetes.cache import Cache
 from marin_core.jobs.kubernetes.cluster import EVENTS, JOBS, JOBSETS, PODS, WORKLOADS, Cluster, Kind, kind_of
 from marin_core.jobs.kubernetes.job import KubernetesJob
@@ -24,7 +25,7 @@ from marin_core.jobs.kubernetes.manifests import manifest
 from marin_core.jobs.kubernetes.place import KubernetesPlace
 from marin_core.jobs.kubernetes.sight import GONE_AT, Raw, Sight, Terms, name_of, pod_index
 from marin_core.jobs.kubernetes.times import utc
-from marin_core.jobs.kubernetes.watch import OURS, KindWatch, Pulse
+from marin_core.jobs.kubernetes.watch import OURS, KindWatch, Pulse, look_again
 from marin_core.jobs.spec import JobSpec
 from marin_core.store import Store
 
@@ -150,15 +151,17 @@ class KubernetesLauncher:
             handle.busy.set()
             self._actors.submit(self._guarded, handle, self._act)
 
-    def _judge(self, handle: KubernetesJob, committed: bool | None = None) -> tuple[Sight, Verdict]:
+    def _judge(self, handle: KubernetesJob) -> tuple[Sight, Verdict]:
         with handle.judging:
-            return self._judge_alone(handle, committed)
+            return self._judge_alone(handle, self._sight(handle), None)
 
-    def _judge_alone(self, handle: KubernetesJob, committed: bool | None) -> tuple[Sight, Verdict]:
+    def _sight(self, handle: KubernetesJob) -> Sight:
+        return self._cache.sight(handle.job.name, utc(time.time()))
+
+    def _judge_alone(self, handle: KubernetesJob, sight: Sight, committed: bool | None) -> tuple[Sight, Verdict]:
         memory = handle.memory
-        sight = self._cache.sight(handle.job.name, utc(time.time()))
         if sight.object and sight.object["metadata"]["uid"] != memory.uid:
-            last = max(memory.ended.values(), key=lambda end: end.at, default=memory.before)
+            last = last_of(memory.ended) or memory.before
             memory.uid, memory.ended, memory.before = sight.object["metadata"]["uid"], {}, last
         memory.started = first_start(replace(sight, started=memory.started))
         sight = replace(
@@ -180,30 +183,39 @@ class KubernetesLauncher:
     def _act(self, handle: KubernetesJob) -> None:
         """The record decides, and what workers said of their failure is heard before it is told."""
         try:
-            seen = self._cache.sight(handle.job.name, utc(time.time()))
-            self._acts.hear(handle, sorted(seen.pods, key=pod_index))
-            committed = self._store.current(handle.job.artifact) is not None
-            sight, verdict = self._judge(handle, committed)
+            sight, verdict = self._judge_the_end(handle)
             if verdict.step is Step.RECREATE and sight.object:
                 handle.show(verdict, None)
                 self._acts.keep_logs(handle, verdict, sight.pods, is_last=True)
                 self._acts.recreate(handle, sight.object, verdict)
             elif verdict.step is Step.FINISH:
                 self._acts.finish(handle, sight.object, verdict, sight.pods)
-        except MarinError as error:
-            handle.update(reason=f"{handle.status().reason}; {error}")
+        except Exception as error:
+            handle.update(reason=in_one_line(error))
             self._closed.wait(_RETRY_SECONDS)
         finally:
             handle.busy.clear()
             self._cache.follow(handle.job.name) if handle.is_open else None
+
+    def _judge_the_end(self, handle: KubernetesJob) -> tuple[Sight, Verdict]:
+        """Judge with all that can be known. The record is looked for after everything else was seen, or a job that
+        commits and ends meanwhile seems to have committed nothing."""
+        committed = self._store.current(handle.job.artifact) is not None
+        if not committed:
+            look_again(self._cluster, self._cache, handle.kind, self._place.namespace, handle.job.name)
+        seen = self._sight(handle)
+        self._acts.hear(handle, sorted(seen.pods, key=pod_index))
+        committed = committed or self._store.current(handle.job.artifact) is not None
+        with handle.judging:
+            return self._judge_alone(handle, seen, committed)
 
     def _trouble(self) -> str | None:
         """Why what is known may be old."""
         away = self._pulse.away()
         if away and away[0] > _AWAY_SECONDS:
             return f"{self._cluster.label} has not answered for {int(away[0] // 10 * 10)} s: {away[1]}"
-        refused = [self._watches[kind].refused for kind in (PODS, JOBS, JOBSETS) if kind in self._watches]
-        return next((words for words in refused if words), None)
+        troubles = [self._watches[kind].trouble for kind in (PODS, JOBS, JOBSETS) if kind in self._watches]
+        return next((words for words in troubles if words), None)
 
     def _follow_logs(self, handle: KubernetesJob, sight: Sight) -> None:
         """Have the log of rank 0 read while it runs."""
@@ -238,8 +250,7 @@ class KubernetesLauncher:
         try:
             act(handle, *arguments)
         except Exception as error:
-            words = str(error) if isinstance(error, MarinError) else f"{type(error).__name__}: {error}"
-            handle.update(reason=" ".join(words.split()))
+            handle.update(reason=in_one_line(error))
 
 
 def _leads(pods: Iterable[Raw]) -> Iterable[Raw]:

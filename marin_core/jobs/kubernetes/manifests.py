@@ -14,11 +14,12 @@ from marin_core.jobs.kubernetes.pods import pod_template
 from marin_core.jobs.kubernetes.sight import FAILURES, JOB_LABEL, MANAGED_BY, MANAGER, PREEMPTIONS
 from marin_core.jobs.kubernetes.worker_arguments import worker_arguments
 from marin_core.jobs.pools import Pool, check_equal
-from marin_core.jobs.spec import EXIT_REFUSED, JobSpec
+from marin_core.jobs.spec import EXIT_REFUSED, OUTSIDE_EXITS, JobSpec
 
 FINGERPRINT_LABEL = "marin/fingerprint"
 ARTIFACT = "marin/artifact"
 DAGSTER_RUN = "marin/dagster-run"
+STORE = "marin/store"
 QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
 
 # Whoever follows a job deletes it at its end. When nobody does, the cluster does a day later.
@@ -61,7 +62,7 @@ def manifest(
             "labels": labels(job) | ({} if place.queue is None else {QUEUE_LABEL: place.queue}),
             "annotations": {
                 **body["annotations"],
-                **_annotations(job, options),
+                **_annotations(job, store, options),
                 PREEMPTIONS: str(preemptions),
                 FAILURES: str(failures),
             },
@@ -75,9 +76,9 @@ def labels(job: JobSpec) -> dict[str, str]:
     return {MANAGED_BY: MANAGER, JOB_LABEL: job.name, FINGERPRINT_LABEL: job.artifact.fingerprint}
 
 
-def _annotations(job: JobSpec, options: BuildOptions) -> dict[str, str]:
+def _annotations(job: JobSpec, store: str, options: BuildOptions) -> dict[str, str]:
     run = {} if options.dagster_run is None else {DAGSTER_RUN: options.dagster_run}
-    return {ARTIFACT: job.artifact.label, **run}
+    return {ARTIFACT: job.artifact.label, STORE: store, **run}
 
 
 def _checked(job: JobSpec, place: KubernetesPlace, pools: tuple[Pool, ...]) -> Pool:
@@ -100,6 +101,7 @@ def _checked(job: JobSpec, place: KubernetesPlace, pools: tuple[Pool, ...]) -> P
 def _indexed_job(template: Mapping[str, Any], *, ranks: int, backoff_limit: int) -> dict[str, Any]:
     rules = [
         {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]},
+        {"action": "Ignore", "onExitCodes": {"operator": "In", "values": sorted(OUTSIDE_EXITS)}},
         {"action": "FailJob", "onExitCodes": {"operator": "In", "values": [EXIT_REFUSED]}},
     ]
     spec = {

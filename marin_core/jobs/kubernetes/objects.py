@@ -7,6 +7,7 @@ from typing import Any
 
 from marin_core.errors import MarinError
 from marin_core.jobs.kubernetes.cluster import JOBSETS, ApiError, Cluster, Kind, kind_of
+from marin_core.jobs.kubernetes.manifests import DAGSTER_RUN, STORE
 from marin_core.jobs.kubernetes.sight import created, holds
 from marin_core.jobs.kubernetes.times import in_words, utc
 
@@ -37,15 +38,17 @@ def create(cluster: Cluster, namespace: str, body: Mapping[str, Any]) -> dict[st
 def delete(
     cluster: Cluster, kind: Kind, namespace: str, name: str, *, uid: str | None = None, seconds: float = _GONE_SECONDS
 ) -> bool:
-    """Delete the object, and its pods in the background; wait until it is gone.
+    """Delete the object and its pods; wait until it is gone. A Job's pods end in the background.
 
-    With `uid`, only the very object that was judged, and not one that somebody made of that name meanwhile. Returns
-    whether it is gone; False if finalizers hold it for longer than `seconds`, or if the name is another object's now.
+    A JobSet is gone only after its Jobs and their pods: its controller finds Jobs by their owner's name, and would take
+    those that an earlier JobSet of that name left for failures of a new one. With `uid`, only the very object that was
+    judged, and not one that somebody made of that name meanwhile. Returns whether it is gone; False if finalizers hold
+    it for longer than `seconds`, or if the name is another object's now.
 
     Raises:
         ApiError, Unreachable: it could not be deleted.
     """
-    options: dict[str, Any] = {"propagationPolicy": "Background"}
+    options: dict[str, Any] = {"propagationPolicy": "Foreground" if kind is JOBSETS else "Background"}
     if uid:
         options["preconditions"] = {"uid": uid}
     try:
@@ -69,9 +72,19 @@ def is_over(found: Mapping[str, Any]) -> bool:
     return any(holds(found, kind) for kind in ("Complete", "Completed", "Failed"))
 
 
+def dagster_run(found: Mapping[str, Any]) -> str | None:
+    """The Dagster run that made the object, None if it was none."""
+    return (found["metadata"].get("annotations") or {}).get(DAGSTER_RUN)
+
+
+def store_of(found: Mapping[str, Any]) -> str | None:
+    """Root of the store that it builds for. A job's name does not tell: it is that of its artifact's fingerprint."""
+    return (found["metadata"].get("annotations") or {}).get(STORE)
+
+
 def who_started(found: Mapping[str, Any], now: Callable[[], float] = time.time) -> str:
     """For whoever attaches: which Dagster run made the object, and how long ago."""
-    run = (found["metadata"].get("annotations") or {}).get("marin/dagster-run")
+    run = dagster_run(found)
     age = utc(now()) - created(found)
     return f"{f'Dagster run {run}' if run else 'somebody'} started {in_words(max(age, timedelta()))} ago"
 

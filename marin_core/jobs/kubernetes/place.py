@@ -11,7 +11,8 @@ class KubernetesPlace:
     store). `region` is where the node pools are; the bucket must be there too.
 
     `context` names a context of the kubeconfig; None is the pod's own service account, else the current context.
-    `env` is set in every container, the same for all ranks; nothing of the submitter's environment is forwarded.
+    `env` is set in every container, the same for all ranks; nothing of the submitter's environment is forwarded. The
+    keys of `env_from_secret`, a Secret of the namespace, are set there too: a profile has no secrets, only their names.
     """
 
     namespace: str
@@ -26,6 +27,7 @@ class KubernetesPlace:
     # Whether accelerator pods run on spot nodes.
     spot: bool = True
     env: Mapping[str, str] = field(default_factory=dict)
+    env_from_secret: str | None = None
     # Time between SIGTERM and SIGKILL: enough to write a checkpoint.
     termination_grace_seconds: int = 300
     # Limits of waiting and of running; None, the default, waits and runs as long as it takes.

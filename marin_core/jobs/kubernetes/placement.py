@@ -34,6 +34,10 @@ def _nodes(selectors: list[dict[str, str]]) -> dict[str, Any]:
     return {"affinity": {"nodeAffinity": required}}
 
 
+# Share of a host's memory that GKE leaves to pods on machines with accelerators, which a worker has for itself.
+_USABLE_MEMORY = 0.85
+
+
 def threads(pool: Pool) -> int:
     """Cores that a pod requests: all that a `cpu` pool names, half of a host with accelerators, since GKE's own
     daemons and the kernel's part of input and output need some."""
@@ -43,9 +47,12 @@ def threads(pool: Pool) -> int:
 def resources(pool: Pool) -> dict[str, Any]:
     """Requests and limits of the one container of a pod."""
     requests: dict[str, str] = {"cpu": str(threads(pool))}
-    if pool.resource is None:
-        # A limit names the culprit: without one the kernel ends whatever it likes on a full node.
-        memory = f"{pool.host_memory_gib}Gi"
-        return {"requests": {**requests, "memory": memory}, "limits": {"memory": memory}}
-    chips = {pool.resource: str(pool.chips_per_host)}
-    return {"requests": {**requests, "memory": f"{pool.host_memory_gib // 2}Gi", **chips}, "limits": chips}
+    # A limit names the culprit: without one the kernel ends whatever it likes on a full node, or the node evicts the
+    # pod as if it were disrupted. No disk is asked for: Kueue does not admit what its queues have no quota of.
+    whole = pool.host_memory_gib
+    memory, limit = (whole, whole) if pool.kind == "cpu" else (whole // 2, int(whole * _USABLE_MEMORY))
+    chips = {} if pool.resource is None else {pool.resource: str(pool.chips_per_host)}
+    return {
+        "requests": {**requests, "memory": f"{memory}Gi", **chips},
+        "limits": {"memory": f"{limit}Gi", **chips},
+    }

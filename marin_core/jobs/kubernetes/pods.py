@@ -64,6 +64,7 @@ def _container(
         "args": list(arguments),
         "workingDir": scratch,
         "env": [*(gang_environment(job_name, pool) if gang else []), *_environment(place, pool, scratch)],
+        **({"envFrom": [{"secretRef": {"name": place.env_from_secret}}]} if place.env_from_secret else {}),
         **({"ports": gang_ports(pool)} if gang else {}),
         "resources": resources(pool),
         "securityContext": {

@@ -22,13 +22,15 @@ GONE_AT = "goneAt"
 @dataclass(frozen=True)
 class Ended:
     """How an attempt ended: its class, in words, which pod showed it, and when. `is_certain` if the pod said it was
-    disrupted, and did not merely end as if it were."""
+    disrupted, and did not merely end as if it were. `asked_at` is when it was asked to end, if that is all that is
+    known of why it did."""
 
     failure: FailureClass
     words: str
     pod: str
     at: datetime
     is_certain: bool = False
+    asked_at: datetime | None = None
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ def in_words(age: timedelta) -> str:
     """`14 min`, `30.5 h`: coarse enough not to change with every look."""
     minutes = max(0, int(age.total_seconds() // 60))
     if minutes < 1:
-        return "less than a minute"
+        return "<1 min"
     if minutes < 120:
         return f"{minutes} min"
     halves = minutes // 30

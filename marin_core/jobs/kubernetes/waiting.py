@@ -59,6 +59,18 @@ def why_waiting(sight: Sight, terms: Terms) -> Waiting:
     return worst
 
 
+def what_holds(pod: Raw) -> str:
+    """What one pod that does not run yet waits for, as far as it says so itself."""
+    scheduled = condition(pod, "PodScheduled")
+    waits = container(pod).get("state", {}).get("waiting") or {}
+    if scheduled and scheduled["status"] != "True":
+        said = scheduled.get("message") or scheduled.get("reason") or "the scheduler gave no reason"
+        return f"found no node: {' '.join(said.split()).rstrip('.')}"
+    if waits.get("message") or waits.get("reason"):
+        return f"did not start: {' '.join((waits.get('message') or waits['reason']).split()).rstrip('.')}"
+    return "did not start in time"
+
+
 def _is_live(pod: Raw) -> bool:
     return GONE_AT not in pod and pod.get("status", {}).get("phase") not in ("Succeeded", "Failed")
 

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from marin_core.jobs.kubernetes.cache import Cache
-from marin_core.jobs.kubernetes.cluster import ApiError, Cluster, Kind, Stream, Unreachable
-from marin_core.jobs.kubernetes.sight import MANAGED_BY, MANAGER
+from marin_core.jobs.kubernetes.cluster import PODS, ApiError, Cluster, Kind, Stream, Unreachable
+from marin_core.jobs.kubernetes.sight import JOB_LABEL, MANAGED_BY, MANAGER
 from marin_core.jobs.kubernetes.times import utc
 
 OURS: Mapping[str, str] = {"labelSelector": f"{MANAGED_BY}={MANAGER}"}
@@ -31,9 +31,8 @@ class KindWatch:
         self._selector = dict(selector)
         self._stopped = threading.Event()
         self._stream: Stream | None = None
-        self.listed = threading.Event()
-        # What is wrong with the permission to watch, in words; None if all is well.
-        self.refused: str | None = None
+        # What keeps it from watching, in words; None if all is well.
+        self.trouble: str | None = None
         self._thread = threading.Thread(target=self._run, name=f"watch-{kind.plural}", daemon=True)
 
     def start(self) -> None:
@@ -56,8 +55,7 @@ class KindWatch:
             try:
                 if version is None:
                     version = self._list()
-                    self.listed.set()
-                self.refused = None
+                self.trouble = None
                 version, lived = self._follow(version)
                 pause = 0.0 if lived else _longer(pause)
             except ApiError as error:
@@ -65,29 +63,28 @@ class KindWatch:
                 pause = 0.2 if error.status == 410 else self._refuse(error)
             except Unreachable:
                 pause = _longer(pause)
+            except Exception as error:  # the thread must go on, whatever the server sends
+                version, pause = None, _longer(pause)
+                words = " ".join(f"{type(error).__name__}: {error}".split())[:300]
+                self._tell(f"cannot read what the server says of {self._kind.plural}: {words}; listing them anew")
+
+    def _tell(self, trouble: str) -> None:
+        self.trouble = trouble
+        self._cache.wake()
 
     def _refuse(self, error: ApiError) -> float:
         if error.status in (401, 403):
-            self.refused = (
+            self._tell(
                 f"may not watch {self._kind.plural} in namespace {self._namespace}: {error.said}; grant get, list and "
                 f"watch on {self._kind.plural} in the Role of whoever submits"
             )
-            self._cache.wake()
-        # A kind that the cluster lacks (404) has no objects.
-        self.listed.set()
         return _REFUSED_PAUSE * random.uniform(0.8, 1.2)
 
     def _list(self) -> str:
-        asked_at, items, more = time.monotonic(), [], ""
-        while True:
-            query = {**self._selector, "limit": _PAGE, **({"continue": more} if more else {})}
-            page = self._cluster.request("GET", self._kind.path(self._namespace), query)
-            items += page["items"]
-            more = page["metadata"].get("continue")
-            if not more:
-                break
+        asked_at = time.monotonic()
+        items, version = list_all(self._cluster, self._kind, self._namespace, self._selector)
         self._cache.replace(self._kind, items, asked_at, utc(time.time()))
-        return page["metadata"]["resourceVersion"]
+        return version
 
     def _follow(self, version: str) -> tuple[str, bool]:
         """Follow until the stream ends; the version to go on from, and whether the stream said anything.
@@ -121,6 +118,37 @@ class KindWatch:
         if change != "BOOKMARK":
             self._cache.apply(self._kind, change, item, utc(time.time()))
         return item["metadata"]["resourceVersion"]
+
+
+def list_all(
+    cluster: Cluster, kind: Kind, namespace: str, selector: Mapping[str, str]
+) -> tuple[list[dict[str, Any]], str]:
+    """All objects of a kind, page by page, and the version of the list. Raises ApiError, Unreachable."""
+    items, more = [], ""
+    while True:
+        query = {**selector, "limit": _PAGE, **({"continue": more} if more else {})}
+        page = cluster.request("GET", kind.path(namespace), query)
+        items += page["items"]
+        more = page["metadata"].get("continue")
+        if not more:
+            return items, page["metadata"]["resourceVersion"]
+
+
+def look_again(cluster: Cluster, cache: Cache, kind: Kind, namespace: str, name: str) -> None:
+    """Ask for a job's pods, and then for its object: each watch may be behind the other.
+
+    Raises:
+        ApiError, Unreachable: nobody knows more than the watches.
+    """
+    pods, _ = list_all(cluster, PODS, namespace, {"labelSelector": f"{JOB_LABEL}={name}"})
+    try:
+        found = cluster.request("GET", kind.path(namespace, name))
+    except ApiError as error:
+        # That it is gone is for the watch to tell.
+        if error.status != 404:
+            raise
+        found = None
+    cache.learn(name, kind, pods, found)
 
 
 class Pulse:

@@ -11,12 +11,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
+from kubernetes import client
 
 from marin_core.errors import MarinError
 from marin_core.jobs import FailureClass, JobHandle, JobState, JobStatus, follow
 from marin_core.jobs.kubernetes import launcher as launcher_module
 from marin_core.jobs.kubernetes import lifecycle
+from marin_core.jobs.kubernetes.job import KubernetesJob
+from marin_core.jobs.kubernetes.judge import Verdict
 from marin_core.jobs.kubernetes.watch import Pulse
+from marin_core.jobs.messages import LOGS_FOLDER, messages_folder
 from tests.jobs.kubernetes import testbed
 from tests.jobs.kubernetes.lab import REPOSITORY, Lab, lab, reason_of, states, until
 
@@ -37,7 +42,7 @@ def test_a_job_commits_and_leaves_nothing_but_its_artifact_and_its_log(lab: Lab)
     assert (status.messages, status.progress, status.retries) == (("hello",), {"step": 7}, 0)
     (log,) = (lab.folder / "state" / "logs").iterdir()
     assert [line.split(" ", 1)[1] for line in log.read_text().splitlines()] == [f"line {n}" for n in range(300)]
-    assert list(lab.store.objects.list(".jobs/")) == []
+    until(lambda: not list(lab.store.objects.list(".jobs/")))
     lab.assert_nothing_is_left()
 
 
@@ -68,6 +73,65 @@ def test_a_crash_within_the_budget_is_made_good(lab: Lab) -> None:
     status = handle.status()
     assert (status.state, status.preemptions, status.failures) == (JobState.SUCCEEDED, 0, 1)
     assert JobState.RETRYING in states(seen)
+    assert any("log" in s.links for s in seen)
+    assert ("log" in status.links, status.log_tail) == (False, ())
+
+
+def test_nothing_changes_a_job_that_has_ended(lab: Lab) -> None:
+    handle, _ = lab.run(lab.job([["commit", 1]]))
+    assert isinstance(handle, KubernetesJob)
+    status = handle.status()
+    until(lambda: not list(lab.store.objects.list(".jobs/")))
+    late = Verdict(JobState.RETRYING, "the worker ended with exit code 3", culprit="an-earlier-pod")
+    lab.launcher._acts.keep_logs(handle, late, [], is_last=True)
+    handle.say("too late")
+    assert handle.status() is status
+    assert list(lab.store.objects.list(".jobs/")) == []
+
+
+def test_a_log_that_cannot_be_kept_does_not_keep_a_job_from_failing(lab: Lab) -> None:
+    job = lab.job([["refuse", "no such source"]])
+    folder = Path(lab.store.root) / messages_folder(job.name)
+    folder.mkdir(parents=True)
+    (folder / LOGS_FOLDER).write_text("")
+    handle, _ = lab.run(job)
+    assert handle.status().state is JobState.FAILED
+    assert handle.status().reason.startswith("no such source; its logs could not be kept: ")
+    lab.assert_nothing_is_left()
+
+
+def test_whoever_may_not_delete_jobs_sees_them_succeed(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KUBECONFIG", str(kubeconfig_without_delete(lab)))
+    launcher = lab.open()
+    handle, _ = lab.run(lab.job([["commit", 1]]), launcher)
+    status = handle.status()
+    assert status.state is JobState.SUCCEEDED
+    assert status.reason.startswith("still on the cluster: ") and "cannot delete resource" in status.reason
+    launcher.close()
+
+
+def kubeconfig_without_delete(lab: Lab) -> Path:
+    """Of a user who may do all else with jobs."""
+    namespace, user = lab.place.namespace, "submitter"
+    api = lab.cluster.core.api_client
+    lab.cluster.core.create_namespaced_service_account(namespace, {"metadata": {"name": user}})
+    groups, verbs = ["", "batch", "jobset.x-k8s.io"], ["create", "get", "list", "watch"]
+    role = {"metadata": {"name": user}, "rules": [{"apiGroups": groups, "resources": ["*"], "verbs": verbs}]}
+    binding = {
+        "metadata": {"name": user},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": user},
+        "subjects": [{"kind": "ServiceAccount", "name": user, "namespace": namespace}],
+    }
+    rights = client.RbacAuthorizationV1Api(api)
+    rights.create_namespaced_role(namespace, role)
+    rights.create_namespaced_role_binding(namespace, binding)
+    token = lab.cluster.core.create_namespaced_service_account_token(user, namespace, {"spec": {"audiences": []}})
+    kubeconfig = yaml.safe_load(lab.cluster.kubeconfig.read_text())
+    for entry in kubeconfig["users"]:
+        entry["user"] = {"token": token.status.token}
+    path = lab.folder / "kubeconfig"
+    path.write_text(yaml.safe_dump(kubeconfig))
+    return path
 
 
 def test_an_error_of_the_task_is_final(lab: Lab) -> None:
@@ -331,6 +395,21 @@ def test_a_server_that_is_killed_and_comes_back_loses_no_job(impatient: None, la
     assert (handle.status().state, handle.status().retries) == (JobState.SUCCEEDED, 0)
     (log,) = (lab.folder / "state" / "logs").iterdir()
     assert [line.split(" ", 1)[1] for line in log.read_text().splitlines()] == [f"line {n}" for n in range(100)]
+
+
+def test_a_job_is_submitted_for_as_long_as_the_server_is_away(
+    impatient: None, lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may have taken the job before its answer was lost: nobody would follow that, or cancel it."""
+    monkeypatch.setattr(lifecycle, "_PATIENCE_SECONDS", 1.0)
+    with restarted(lab.cluster):
+        handle = lab.launcher.submit(lab.job([["commit", 1]]))
+        status = reason_of(handle, "is the cluster up, and the kubeconfig's address right?")
+        time.sleep(2)
+        assert (status.state, handle.status().state) == (JobState.QUEUED, JobState.QUEUED)
+    follow([handle], lambda *_: None)
+    assert handle.status().state is JobState.SUCCEEDED
+    lab.assert_nothing_is_left()
 
 
 class restarted:

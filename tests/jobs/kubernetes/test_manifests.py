@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -17,8 +18,9 @@ from marin_core.errors import MarinError
 from marin_core.jobs.kubernetes.manifests import manifest
 from marin_core.jobs.kubernetes.place import KubernetesPlace
 from marin_core.jobs.pools import all_pools, parse_pool
-from marin_core.jobs.spec import EXIT_REFUSED, JobSpec
+from marin_core.jobs.spec import EXIT_PEERS_MISSING, EXIT_REFUSED, EXIT_TERMINATED, JobSpec
 from marin_core.store import ArtifactSpec
+from tests.jobs.kubernetes.jobset_rules import ChildJob, failure_action
 from tests.jobs.kubernetes.testbed import Cluster, until
 
 KUBERNETES_VERSION = "1.36"
@@ -51,6 +53,7 @@ KINDS: dict[str, tuple[KubernetesPlace, dict[str, Any]]] = {
     "no spot nodes": (replace(PLACE, spot=False), {"pools": ("v5p-8",)}),
     "equal pools": (PLACE, {"pools": ("v4-8", "v5p-8")}),
     "equal slices": (PLACE, {"pools": ("v4-64", "v5p-64")}),
+    "variables of a secret": (replace(PLACE, env_from_secret="wandb"), {"pools": ("v5p-64",)}),
     "no budget": (PLACE, {"pools": ("v5p-64",), "max_failures": 0}),
 }
 
@@ -121,7 +124,7 @@ def test_the_api_of_job_sets_knows_every_field() -> None:
 def test_one_pod_is_a_job_and_a_gang_is_a_job_set() -> None:
     kinds = {name: made(place=place, **changes)["kind"] for name, (place, changes) in KINDS.items()}
     gangs = ("TPU slice of many hosts", "several TPU slices", "several GPU machines", "several CPU machines")
-    gangs = (*gangs, "slice of a queue", "equal slices", "no budget")
+    gangs = (*gangs, "slice of a queue", "equal slices", "no budget", "variables of a secret")
     assert {name for name, kind in kinds.items() if kind == "JobSet"} == set(gangs)
 
 
@@ -134,7 +137,10 @@ def test_pods_are_as_many_as_hosts_and_ask_for_all_their_chips(name: str) -> Non
     assert slices * spec["completions"] == pool.processes
     resources = container_of(body)["resources"]
     if pool.resource:
-        assert resources["limits"] == {pool.resource: str(pool.chips_per_host)}
+        # Beyond its limit a worker is killed for that; without one its node would evict it, as if it were disrupted.
+        asked, most = (int(resources[kind]["memory"].removesuffix("Gi")) for kind in ("requests", "limits"))
+        assert asked == pool.host_memory_gib // 2 < most < pool.host_memory_gib
+        assert resources["limits"][pool.resource] == str(pool.chips_per_host)
         assert resources["requests"][pool.resource] == str(pool.chips_per_host)
         assert slices * spec["completions"] * pool.chips_per_host == pool.chips
         assert int(resources["requests"]["cpu"]) == max(1, pool.host_cpus // 2)
@@ -221,11 +227,44 @@ def test_the_cluster_retries_failures_within_what_is_left(budget: int, spent: in
 def test_disruptions_and_refusals_are_told_from_failures() -> None:
     disrupted = {"onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}
     refused = {"action": "FailJob", "onExitCodes": {"operator": "In", "values": [EXIT_REFUSED]}}
+    outside = {"onExitCodes": {"operator": "In", "values": [EXIT_PEERS_MISSING, EXIT_TERMINATED]}}
     single, gang = made(("v5p-8",)), made(("v5p-64",))
-    assert single["spec"]["podFailurePolicy"]["rules"] == [{"action": "Ignore", **disrupted}, refused]
+    assert single["spec"]["podFailurePolicy"]["rules"] == [
+        {"action": "Ignore", **disrupted},
+        {"action": "Ignore", **outside},
+        refused,
+    ]
     child = job_of(gang)["spec"]
-    assert child["podFailurePolicy"]["rules"] == [{"action": "FailJob", **disrupted}, refused]
+    assert child["podFailurePolicy"]["rules"] == [
+        {"action": "FailJob", **disrupted},
+        {"action": "FailJob", **outside},
+        refused,
+    ]
     assert child["backoffLimit"] == 0
+
+
+@pytest.mark.parametrize(
+    ("code", "action"),
+    [
+        (EXIT_TERMINATED, "RestartJobSetAndIgnoreMaxRestarts"),
+        (EXIT_PEERS_MISSING, "RestartJobSetAndIgnoreMaxRestarts"),
+        (EXIT_REFUSED, "FailJobSet"),
+        (1, "RestartJobSet"),
+        (43, "RestartJobSet"),
+    ],
+)
+def test_a_gang_counts_only_failures_of_its_own(code: int, action: str) -> None:
+    body = made(("v5p-64",))
+    status = {
+        "phase": "Failed",
+        "containerStatuses": [{"name": "worker", "state": {"terminated": {"exitCode": code}}}],
+    }
+    pod = {"metadata": {"name": "x-s-0-3-abcde", "namespace": "lab"}, "status": status}
+    failed = ChildJob("x-s-0", "s", 0, job_of(body)["spec"], {3: pod})
+    assert failure_action(body, [failed]).name == action
+    # JobSet compiles them as Go does; none has what only Python knows.
+    for rule in body["spec"]["failurePolicy"]["rules"]:
+        assert all(re.fullmatch(r"[\w ()|]+", text) for text in rule.get("onJobFailureMessagePatterns", ()))
 
 
 def test_names_stay_within_63_characters() -> None:
@@ -310,6 +349,7 @@ def test_everything_of_a_job_is_found_by_its_labels(body: dict[str, Any]) -> Non
         assert labels.items() <= metadata["labels"].items()
     assert body["metadata"]["annotations"]["marin/artifact"] == "checkpoints/delphi [3e18-d0512]"
     assert body["metadata"]["annotations"]["marin/dagster-run"] == "4f1c"
+    assert body["metadata"]["annotations"]["marin/store"] == "gs://lab/store"
     assert environment_of(body)["MARIN_POD"] == "metadata.name"
 
 
@@ -329,6 +369,14 @@ def test_each_kind_of_pool_has_its_platform() -> None:
     mine = replace(PLACE, env={"JAX_PLATFORMS": "tpu", "MARIN_SCRATCH": "/big"})
     environment = environment_of(made(("v5p-8",), mine))
     assert (environment["JAX_PLATFORMS"], environment["HOME"]) == ("tpu", "/big")
+
+
+def test_secrets_are_named_and_the_profile_has_the_last_word() -> None:
+    body = made(place=replace(PLACE, env_from_secret="wandb"))
+    assert container_of(body)["envFrom"] == [{"secretRef": {"name": "wandb"}}]
+    # An API server prefers `env` where both have a name.
+    assert environment_of(body) == environment_of(made())
+    assert "envFrom" not in container_of(made())
 
 
 @pytest.mark.slow

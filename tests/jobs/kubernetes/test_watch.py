@@ -4,18 +4,25 @@ import json
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+from marin_core.build import BuildOptions
 from marin_core.jobs.kubernetes.cache import Cache
 from marin_core.jobs.kubernetes.cluster import EVENTS, JOBS, JOBSETS, PODS, WORKLOADS, Cluster
+from marin_core.jobs.kubernetes.job import KubernetesJob
+from marin_core.jobs.kubernetes.judge import Step
+from marin_core.jobs.kubernetes.launcher import KubernetesLauncher
 from marin_core.jobs.kubernetes.place import KubernetesPlace
 from marin_core.jobs.kubernetes.sight import GONE_AT, Sight
 from marin_core.jobs.kubernetes.watch import OURS, KindWatch, Pulse
+from marin_core.jobs.spec import FailureClass, JobSpec
+from marin_core.store import ArtifactSpec, Store
 from tests.jobs.kubernetes import testbed
 from tests.jobs.kubernetes.flaky_api import BREAK, Answer, served
-from tests.jobs.kubernetes.raw import NAME, NOW, event, job, pod
+from tests.jobs.kubernetes.raw import NAME, NOW, condition, event, failed, job, pod
 
 
 def now(cache: Cache) -> Sight:
@@ -193,10 +200,10 @@ def test_a_missing_permission_is_named(tmp_path: Path, monkeypatch: pytest.Monke
     with served(answer, tmp_path, monkeypatch) as place:
         watch = KindWatch(Cluster(place), Cache(), PODS, "lab", OURS)
         watch.start()
-        until(lambda: watch.refused)
+        until(lambda: watch.trouble)
         watch.stop()
     remedy = "grant get, list and watch on pods in the Role of whoever submits"
-    assert watch.refused == f"may not watch pods in namespace lab: {message}; {remedy}"
+    assert watch.trouble == f"may not watch pods in namespace lab: {message}; {remedy}"
 
 
 def test_a_server_that_is_away_is_noticed_and_its_return_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -215,6 +222,116 @@ def test_a_server_that_is_away_is_noticed_and_its_return_too(tmp_path: Path, mon
         there.set()
         until(lambda: pulse.away() is None)
         pulse.stop()
+
+
+def test_what_cannot_be_read_is_told_and_listed_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A watch that ended would leave all jobs as they were, for ever."""
+    mended = threading.Event()
+    streams = [[b"<html>proxy</html>\n"], [change("ADDED", {"kind": "Pod"}, 3).replace(b"metadata", b"m")], silence()]
+
+    def answer(path: str, query: dict[str, str]) -> Answer:
+        if "watch" in query:
+            return 200, streams.pop(0)
+        return (200, [items("Pod", pod("p0"), version=2)]) if mended.is_set() else (200, [b'{"items": [], "x": 1}'])
+
+    cache = Cache()
+    cache.follow(NAME)
+    with served(answer, tmp_path, monkeypatch) as place:
+        watch = KindWatch(Cluster(place), cache, PODS, "lab", OURS)
+        watch.start()
+        until(lambda: watch.trouble)
+        assert watch.trouble == "cannot read what the server says of pods: KeyError: 'metadata'; listing them anew"
+        mended.set()
+        until(lambda: not streams and now(cache).pods and not watch.trouble)
+        watch.stop()
+        assert watch.join(5)
+
+
+# Before a job is declared over
+
+
+GAVE_UP = condition("Failed", "BackoffLimitExceeded", "Job has reached the specified backoff limit", minutes=4)
+
+
+def versioned(item: dict, version: int) -> dict:
+    return {**item, "metadata": {**item["metadata"], "resourceVersion": str(version)}}
+
+
+def test_a_read_beside_the_watches_knows_nothing_better_than_they_do() -> None:
+    cache = Cache()
+    cache.follow(NAME)
+    cache.apply(JOBS, "ADDED", versioned(job(active=1), 5), NOW)
+    cache.apply(PODS, "ADDED", versioned(pod("p0", phase="Failed"), 6), NOW)
+    cache.apply(PODS, "DELETED", versioned(pod("p1"), 7), NOW)
+    older = [versioned(pod("p0"), 4), versioned(pod("p1"), 7), versioned(pod("p2"), 4)]
+    cache.learn(NAME, JOBS, older, versioned(job(active=0), 4))
+    assert [p["status"]["phase"] for p in now(cache).pods] == ["Failed", "Running", "Running"]
+    assert [GONE_AT in p for p in now(cache).pods] == [False, True, False]
+    seen = now(cache)
+    assert seen.object and seen.object["status"]["active"] == 1
+    cache.learn(NAME, JOBS, [versioned(pod("p2", phase="Failed"), 9)], versioned(job(active=0), 9))
+    seen = now(cache)
+    assert seen.object and (seen.object["status"]["active"], seen.pods[2]["status"]["phase"]) == (0, "Failed")
+    cache.apply(JOBS, "DELETED", versioned(job(), 10), NOW)
+    cache.learn(NAME, JOBS, [], versioned(job(), 9))
+    assert now(cache).object is None
+    cache.forget(NAME)
+    cache.learn(NAME, JOBS, older, versioned(job(), 9))
+    assert cache._entries == {}
+
+
+@contextmanager
+def launched(answer: Callable, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple]:
+    """A launcher whose watches say nothing, and the handle of a job that the cluster is known to have given up."""
+    artifact = ArtifactSpec("checkpoints/delphi", "acquire", "1", {})
+    with served(answer, folder, monkeypatch) as place:
+        options = BuildOptions(folder / "scratch", dagster_run="run-1")
+        launcher = KubernetesLauncher(Store(str(folder / "store")), folder / "state", options, place)
+        spec = JobSpec(artifact, ("cpu-1",), max_failures=0)
+        handle = KubernetesJob(spec, JOBS, launcher._terms(spec), lambda _: None)
+        launcher._cache.follow(spec.name)
+        launcher._cache.put(named(job(GAVE_UP), spec.name), at=1.0)
+        yield launcher, handle
+        launcher.close()
+
+
+def named(item: dict, name: str) -> dict:
+    return json.loads(json.dumps(item).replace(NAME, name))
+
+
+def test_a_failure_is_judged_with_its_pods_though_their_watch_is_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    crashed = failed("p0", 137, reason="OOMKilled")
+
+    def answer(path: str, query: dict[str, str]) -> Answer:
+        name = handle.job.name
+        if path.endswith("/pods"):
+            assert query["labelSelector"] == f"marin/job={name}"
+            return 200, [items("Pod", named(crashed, name), version=9)]
+        assert path.endswith(f"/jobs/{name}")
+        return 200, [json.dumps(named(job(GAVE_UP), name)).encode()]
+
+    with launched(answer, tmp_path, monkeypatch) as (launcher, handle):
+        _, blind = launcher._judge(handle)
+        assert [(end.failure, end.pod) for end in blind.ended.values()] == [(FailureClass.UNKNOWN, "")]
+        _, verdict = launcher._judge_the_end(handle)
+        assert (verdict.step, verdict.failure) == (Step.FINISH, FailureClass.OUT_OF_MEMORY)
+        assert (verdict.culprit, list(handle.memory.ended)) == (f"{handle.job.name}-p0", ["p0"])
+
+
+def test_an_act_that_goes_wrong_in_whatever_way_is_told_and_tried_again_after_a_pause(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("marin_core.jobs.kubernetes.launcher._RETRY_SECONDS", 0.3)
+    with launched(lambda path, query: (200, [b"{}"]), tmp_path, monkeypatch) as (launcher, handle):
+        handle.busy.set()
+        launcher._cache.take_changed(0)
+        began = time.monotonic()
+        launcher._act(handle)
+        assert time.monotonic() - began >= 0.3
+        assert (handle.status().reason, handle.busy.is_set()) == ("KeyError: 'items'", False)
+        assert launcher._cache.take_changed(0) == {handle.job.name}
 
 
 @pytest.mark.slow
