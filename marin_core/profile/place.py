@@ -69,6 +69,8 @@ def _kubernetes(table: Any) -> KubernetesPlace:
                 raise FieldError(message, key)
         if zone := _ZONE.fullmatch(place.region):
             raise FieldError(f"region is the zone {place.region!r}; give its region, {zone[1]!r}", "region")
+        if not place.scratch.startswith("/"):
+            raise FieldError(f"scratch is {place.scratch!r}; give an absolute path, such as /scratch", "scratch")
         if not place.worker_command:
             raise FieldError("worker_command is empty; give the program and its arguments", "worker_command")
         for name in place.env:

@@ -209,6 +209,7 @@ def test_what_is_wrong_in_the_place_is_told_with_its_line(
             "worker_command",
             "worker_command is empty; give the",
         ),
+        ('\nregion = "us', '\nscratch = "tmp"\nregion = "us', "scratch", "scratch is 'tmp'; give an absolute path"),
         ('\nregion = "us', '\nmax_run_hours = 0\nregion = "us', "max_run_hours", "max_run_hours is 0; give a positive"),
         (
             '\nregion = "us',

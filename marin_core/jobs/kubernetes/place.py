@@ -35,5 +35,7 @@ class KubernetesPlace:
     max_run_hours: float | None = None
     # What becomes of a job whose Dagster run is cancelled or deleted.
     on_cancel: Literal["cancel", "leave"] = "cancel"
+    # Where a pod's own disk is mounted, for what need not outlive it; also its HOME.
+    scratch: str = "/scratch"
     # What a container runs; the worker's options follow.
     worker_command: tuple[str, ...] = ("python", "-m", "marin_core.worker")

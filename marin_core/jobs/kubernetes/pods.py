@@ -13,19 +13,13 @@ from marin_core.jobs.process import worker_environment
 
 # Any user but root; the image need not know it.
 _USER = 10_001
-# Volumes that a pod starts with empty: the root file system is read-only. Those in memory are none of the disk's.
-_SCRATCH = "/scratch"
 _PLATFORMS = {"cpu": "cpu", "tpu": "tpu,cpu", "gpu": "cuda,cpu"}
 
 
 def pod_template(
     place: KubernetesPlace, pools: Sequence[Pool], arguments: Sequence[str], labels: Mapping[str, str]
 ) -> dict[str, Any]:
-    """One worker a pod. `pools` are equal; the pod may land on any of them.
-
-    MARIN_SCRATCH among the place's `env` moves the folder of what need not outlive the pod.
-    """
-    scratch = place.env.get("MARIN_SCRATCH", _SCRATCH)
+    """One worker a pod. `pools` are equal; the pod may land on any of them."""
     spec = {
         "restartPolicy": "Never",
         "automountServiceAccountToken": False,
@@ -38,7 +32,8 @@ def pod_template(
             "fsGroup": _USER,
             "seccompProfile": {"type": "RuntimeDefault"},
         },
-        "containers": [_container(place, pools[0], [*arguments, "--scratch", scratch], scratch, labels[JOB_LABEL])],
+        "containers": [_container(place, pools[0], [*arguments, "--scratch", place.scratch], labels[JOB_LABEL])],
+        # The root file system is read-only.
         "volumes": [
             {"name": "scratch", "emptyDir": {}},
             {"name": "tmp", "emptyDir": {}},
@@ -53,17 +48,15 @@ def pod_template(
     return {"metadata": {"labels": dict(labels)}, "spec": spec}
 
 
-def _container(
-    place: KubernetesPlace, pool: Pool, arguments: Sequence[str], scratch: str, job_name: str
-) -> dict[str, Any]:
+def _container(place: KubernetesPlace, pool: Pool, arguments: Sequence[str], job_name: str) -> dict[str, Any]:
     gang = pool.processes > 1
     return {
         "name": "worker",
         "image": place.image,
         "command": list(place.worker_command),
         "args": list(arguments),
-        "workingDir": scratch,
-        "env": [*(gang_environment(job_name, pool) if gang else []), *_environment(place, pool, scratch)],
+        "workingDir": place.scratch,
+        "env": [*(gang_environment(job_name, pool) if gang else []), *_environment(place, pool)],
         **({"envFrom": [{"secretRef": {"name": place.env_from_secret}}]} if place.env_from_secret else {}),
         **({"ports": gang_ports(pool)} if gang else {}),
         "resources": resources(pool),
@@ -73,23 +66,23 @@ def _container(
             "readOnlyRootFilesystem": True,
         },
         "volumeMounts": [
-            {"name": "scratch", "mountPath": scratch},
+            {"name": "scratch", "mountPath": place.scratch},
             {"name": "tmp", "mountPath": "/tmp"},
             {"name": "shared-memory", "mountPath": "/dev/shm"},
         ],
     }
 
 
-def _environment(place: KubernetesPlace, pool: Pool, scratch: str) -> list[dict[str, Any]]:
+def _environment(place: KubernetesPlace, pool: Pool) -> list[dict[str, Any]]:
     """The same for all pods of a job but for the pod's name; `place.env` has the last word."""
-    state = Path(scratch) / "state"
+    state = Path(place.scratch) / "state"
     variables = worker_environment(threads(pool), state)
     if pool.kind != "cpu":
         # Both tune what XLA does on CPUs only.
         del variables["XLA_FLAGS"], variables["GLIBC_TUNABLES"]
     variables |= {
         "JAX_PLATFORMS": _PLATFORMS[pool.kind],
-        "HOME": scratch,
+        "HOME": place.scratch,
         "MARIN_STATE": str(state),
         "PYTHONUNBUFFERED": "1",
         **place.env,

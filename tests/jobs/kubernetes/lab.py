@@ -81,7 +81,8 @@ def lab(cluster: testbed.Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         context="testbed",
         termination_grace_seconds=2,
         worker_command=(sys.executable, str(WORKER)),
-        env={"PYTHONPATH": str(REPOSITORY), "MARIN_SCRATCH": str(tmp_path / "scratch")},
+        env={"PYTHONPATH": str(REPOSITORY)},
+        scratch=str(tmp_path / "scratch"),
     )
     made = Lab(tmp_path, cluster, place)
     yield made

@@ -76,7 +76,6 @@ def lab(
     namespace = cluster.namespace("lab")
     env = {
         **gcs_emulator.variables,
-        "MARIN_SCRATCH": str(folder / "scratch"),
         "JAX_COMPILATION_CACHE_DIR": str(REPOSITORY / ".marin" / "cache" / "jax"),
     }
     profile = folder / "lab.toml"
@@ -93,6 +92,7 @@ namespace = "{namespace}"
 image = "marin-worker"
 region = "us-central1"
 context = "testbed"
+scratch = "{folder / "scratch"}"
 termination_grace_seconds = 30
 worker_command = ["{sys.executable}", "-m", "marin_core.worker"]
 

@@ -203,7 +203,7 @@ def test_a_full_quota_is_named_and_waited_for(lab: Lab) -> None:
     ("place", "words"),
     [
         ({"namespace": "no-such-namespace"}, "there is no namespace 'no-such-namespace' on the cluster: create it"),
-        ({"env": {"NOT A NAME": "x", "MARIN_SCRATCH": "/tmp"}}, "the API server does not accept the manifest"),
+        ({"env": {"NOT A NAME": "x"}, "scratch": "/tmp"}, "the API server does not accept the manifest"),
     ],
 )
 def test_a_job_that_the_server_refuses_has_failed_with_the_remedy(lab: Lab, place: dict, words: str) -> None:

@@ -366,7 +366,7 @@ def test_the_same_work_is_the_same_object(monkeypatch: pytest.MonkeyPatch) -> No
 def test_each_kind_of_pool_has_its_platform() -> None:
     platforms = {name: environment_of(made((name,)))["JAX_PLATFORMS"] for name in ("cpu-1", "v5p-8", "h100-8")}
     assert platforms == {"cpu-1": "cpu", "v5p-8": "tpu,cpu", "h100-8": "cuda,cpu"}
-    mine = replace(PLACE, env={"JAX_PLATFORMS": "tpu", "MARIN_SCRATCH": "/big"})
+    mine = replace(PLACE, env={"JAX_PLATFORMS": "tpu"}, scratch="/big")
     environment = environment_of(made(("v5p-8",), mine))
     assert (environment["JAX_PLATFORMS"], environment["HOME"]) == ("tpu", "/big")
 
@@ -396,7 +396,7 @@ print(sorted((name, value) for name, value in found.items() if value))
 DistributedConfig(initialize_jax_distributed=False).initialize()
 print(distributed.global_state.client, jax.process_count(), jax.default_backend())
 """
-    body = made(place=replace(PLACE, env={"MARIN_SCRATCH": str(tmp_path)}))
+    body = made(place=replace(PLACE, scratch=str(tmp_path)))
     variables = {**environment_of(body), "KUBERNETES_SERVICE_HOST": "10.96.0.1", "KUBERNETES_SERVICE_PORT": "443"}
     result = subprocess.run(
         [sys.executable, "-c", script],
