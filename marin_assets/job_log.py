@@ -73,6 +73,10 @@ class JobLog:
 
     def _tell(self, name: str, told: _Told, status: JobStatus) -> None:
         is_new = (status.state, status.retries) != (told.state, told.retries)
+        if status.retries > told.retries and status.state in (JobState.RUNNING, JobState.SUCCEEDED):
+            # The cluster was faster than anybody's look.
+            counts = f"{status.preemptions} preemptions, {status.failures} failures so far"
+            self._say(name, logging.WARNING, f"{name}: was started again ({counts})")
         match status.state:
             case JobState.FAILED:
                 self._log.error(f"{name} failed: {status.reason}")

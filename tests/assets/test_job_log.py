@@ -79,6 +79,16 @@ def test_every_preemption_and_failure_is_told_once(told: Told) -> None:
     assert told.lines[-1] == "checkpoints/delphi [3e18-d0512] failed: the worker ended with exit code 1, 2 times"
 
 
+def test_a_retry_that_nobody_saw_is_told_when_it_runs(told: Told) -> None:
+    told.status(JobState.RUNNING, "on node-a")
+    told.status(JobState.RUNNING, "on node-b", failures=1)
+    assert told.lines == [
+        "checkpoints/delphi [3e18-d0512]: running on node-a",
+        "checkpoints/delphi [3e18-d0512]: was started again (0 preemptions, 1 failures so far)",
+        "checkpoints/delphi [3e18-d0512]: running on node-b",
+    ]
+
+
 def test_what_the_task_says_is_told_once(told: Told) -> None:
     told.status(JobState.RUNNING, messages=("resuming after step 5",))
     told.status(JobState.RUNNING, messages=("resuming after step 5", "saved"))

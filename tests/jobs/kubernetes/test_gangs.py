@@ -86,9 +86,8 @@ def test_a_preempted_gang_spends_no_failure(gang_lab: Lab, monkeypatch: pytest.M
         return body
 
     monkeypatch.setattr(lifecycle, "manifest", doomed)
-    _, status, seen = run(gang_lab, [["sleep", 60]], [["0:commit", 1]], max_failures=0)
+    _, status, _ = run(gang_lab, [["sleep", 60]], [["0:commit", 1]], max_failures=0)
     assert (status.state, status.preemptions, status.failures) == (JobState.SUCCEEDED, 1, 0)
-    assert JobState.PREEMPTED in states(seen)
     assert_nothing_is_left(gang_lab)
 
 

@@ -55,11 +55,10 @@ def test_a_job_that_ends_well_without_a_record_has_failed(lab: Lab) -> None:
 
 
 def test_a_worker_that_always_crashes_spends_its_budget_and_its_log_is_kept(lab: Lab) -> None:
-    handle, seen = lab.run(lab.job([["print", 250], ["exit", 3]]))
+    handle, _ = lab.run(lab.job([["print", 250], ["exit", 3]]))
     status = handle.status()
     assert (status.state, status.failure, status.retries) == (JobState.FAILED, FailureClass.APPLICATION, 1)
     assert status.reason == "the worker ended with exit code 3, 2 times"
-    assert JobState.RETRYING in states(seen)
     assert status.log_tail == tuple(f"line {n}" for n in range(230, 250))
     kept = Path(status.links["log"]).read_text().splitlines()
     assert kept[-201:-1] == [f"line {n}" for n in range(50, 250)]
@@ -69,10 +68,11 @@ def test_a_worker_that_always_crashes_spends_its_budget_and_its_log_is_kept(lab:
 
 
 def test_a_crash_within_the_budget_is_made_good(lab: Lab) -> None:
-    handle, seen = lab.run(lab.job([["exit", 1]], [["commit", 2]]))
+    handle, seen = lab.run(lab.job([["exit", 1]], [["sleep", 3], ["commit", 2]]))
     status = handle.status()
     assert (status.state, status.preemptions, status.failures) == (JobState.SUCCEEDED, 0, 1)
-    assert JobState.RETRYING in states(seen)
+    # The cluster may start it again before anybody looks; that it did is seen while it runs.
+    assert any((s.failures, s.state.is_final) == (1, False) for s in seen)
     assert any("log" in s.links for s in seen)
     assert ("log" in status.links, status.log_tail) == (False, ())
 
