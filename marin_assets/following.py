@@ -8,7 +8,7 @@ import dagster as dg
 from marin_assets.progress import JobProgress
 from marin_core import environment
 from marin_core.jobs import JobHandle, JobSpec, JobStatus, Launcher, follow
-from marin_core.jobs.launcher import cancel_all, detach_all
+from marin_core.jobs.launcher import deciding
 
 OnCancel = Literal["cancel", "leave"]
 
@@ -26,7 +26,10 @@ def run_jobs(
     """
     # The longest first, so that none is left running alone at the end.
     ordered = sorted(jobs, key=lambda job: -float(job.artifact.config.get("plan", {}).get("flops", 0)))
-    handles = _submit(launcher, ordered, lambda: on_interrupt(context, on_cancel))
+    handles: list[JobHandle] = []
+    with deciding(handles, lambda: on_interrupt(context, on_cancel)):
+        for job in ordered:
+            handles.append(launcher.submit(job))
     with JobProgress(context, ordered) as progress:
 
         def on_change(handle: JobHandle, status: JobStatus) -> None:
@@ -41,24 +44,6 @@ def run_jobs(
             still_wanted=_run_is_wanted(context) if on_cancel == "cancel" else None,
         )
     return {handle.job.artifact.label: handle.status() for handle in handles}
-
-
-def _submit(launcher: Launcher, jobs: Sequence[JobSpec], interrupted: Callable[[], OnCancel]) -> list[JobHandle]:
-    """All of them. What becomes of the first ones when that is interrupted is as in `follow`."""
-    handles: list[JobHandle] = []
-    try:
-        for job in jobs:
-            handles.append(launcher.submit(job))
-    except Exception:
-        detach_all(handles)
-        raise
-    except BaseException:
-        if interrupted() == "cancel":
-            cancel_all(handles)
-        else:
-            detach_all(handles)
-        raise
-    return handles
 
 
 def on_interrupt(context: dg.AssetExecutionContext, on_cancel: OnCancel) -> OnCancel:

@@ -108,17 +108,16 @@ def check_fits(estimate: JobEstimate) -> None:
     if plan is None:
         return
     for pool in estimate.pools:
-        remedy = _remedy(plan, pool)
         needed = least_hbm_bytes(plan) / pool.chips / 2**30
         if pool.hbm_gib is not None and needed > pool.hbm_gib:
             raise MarinError(
                 f"{estimate.artifact} does not fit {pool.name}: it needs at least {needed:.1f} GiB of HBM per chip, "
-                f"which has {pool.hbm_gib:g}; {remedy}"
+                f"which has {pool.hbm_gib:g}; {_remedy(plan, pool)}"
             )
         if plan.batch_size % pool.devices:
             raise MarinError(
                 f"{estimate.artifact} cannot run on {pool.name}: its batch of {plan.batch_size} sequences does not "
-                f"divide among {pool.devices} devices; {remedy}"
+                f"divide among {pool.devices} devices; {_remedy(plan, pool)}"
             )
 
 

@@ -1,7 +1,8 @@
 """The interface of launchers, and following jobs to their end."""
 
+import contextlib
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Literal, Protocol
 
@@ -46,15 +47,14 @@ def follow(
 ) -> None:
     """Wait until every job is in a final state, telling each change of status.
 
-    If interrupted, `on_interrupt` says what becomes of the jobs. An error of the follower's own is nobody's wish: jobs
-    that can outlive it are left for the next one. `still_wanted` is asked now and then; once it says no, all are
-    cancelled and told of a last time.
+    `on_interrupt` as in `deciding`. `still_wanted` is asked now and then; once it says no, all are cancelled and told
+    of a last time.
     """
     # A look at a thousand jobs takes longer than at one, and nobody reads a thousand changes in a tenth of a second.
     pause = poll_seconds + len(handles) / 1000
     seen: dict[int, JobStatus] = {}
     asked = time.monotonic()
-    try:
+    with deciding(handles, on_interrupt):
         while not _look(handles, seen, on_change):
             time.sleep(pause)
             if still_wanted and time.monotonic() - asked > _STILL_WANTED_SECONDS:
@@ -63,12 +63,23 @@ def follow(
                     cancel_all(handles)
                     _look(handles, seen, on_change)
                     return
+
+
+@contextlib.contextmanager
+def deciding(handles: Sequence[JobHandle], on_interrupt: Callable[[], Literal["cancel", "leave"]]) -> Iterator[None]:
+    """Decide what becomes of jobs, of those submitted by then, when what is done here does not come to its end.
+
+    An interrupt asks `on_interrupt`. An error is nobody's wish: jobs that can outlive it are left for whoever follows
+    them next.
+    """
+    try:
+        yield
     except Exception:
-        detach_all(handles)
+        _detach_all(handles)
         raise
     except BaseException:
         if on_interrupt() == "leave":
-            detach_all(handles)
+            _detach_all(handles)
         else:
             cancel_all(handles)
         raise
@@ -83,7 +94,7 @@ def cancel_all(handles: Sequence[JobHandle]) -> None:
             list(executor.map(lambda handle: handle.cancel(), handles))
 
 
-def detach_all(handles: Sequence[JobHandle]) -> None:
+def _detach_all(handles: Sequence[JobHandle]) -> None:
     """Follow jobs no more."""
     for handle in handles:
         handle.detach()
