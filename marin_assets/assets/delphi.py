@@ -9,7 +9,7 @@ from marin_assets.guards import refuse_unrequested_training
 from marin_assets.keys import asset_key
 from marin_assets.lab import Lab
 from marin_core.graph import CHECKPOINTS, LabGraph
-from marin_core.store import ArtifactSpec
+from marin_core.store import ArtifactRecord, ArtifactSpec
 
 
 def assets(graph: LabGraph) -> list[dg.AssetsDefinition]:
@@ -88,23 +88,26 @@ def train_missing_cells(context: dg.AssetExecutionContext, lab: Lab) -> None:
     """Train what the suite lacks, and show every run as a materialization of its partition."""
     cells = lab.graph.cells
     shown = context.instance.get_materialized_partitions(asset_key(CHECKPOINTS))
-    missing = {key: spec for key, spec in cells.items() if lab.store.current(spec) is None}
+    committed = {key: lab.store.current(spec) for key, spec in cells.items()}
+    missing = [spec for key, spec in cells.items() if committed[key] is None]
     if missing:
         refuse_unrequested_training(context)
         context.log.info(f"{len(missing)} of {len(cells)} runs are not in the store yet; training them")
 
-    def show(spec: ArtifactSpec, *, reused: bool) -> None:
-        record = lab.store.artifact(spec).record
+    def show(spec: ArtifactSpec, record: ArtifactRecord, *, reused: bool) -> None:
         if record.summary["status"] == "diverged":
             context.log.warning(f"{spec.label} diverged; it is recorded and stays out of the fits")
         elif not reused or spec.partition not in shown:
             lab.report_cell(context, str(spec.partition), record, reused=reused)
 
-    for key, spec in cells.items():
-        if key not in missing:
-            show(spec, reused=True)
+    def show_built(spec: ArtifactSpec) -> None:
+        show(spec, lab.store.artifact(spec).record, reused=False)
+
+    for key, record in committed.items():
+        if record is not None:
+            show(cells[key], record, reused=True)
     # Each when it has ended: what did finish is there whatever becomes of the others, and is seen to be there.
-    lab.obtain(context, list(missing.values()), lab.profile.place.suite_pools, lambda spec: show(spec, reused=False))
+    lab.obtain(context, missing, lab.profile.place.suite_pools, show_built)
 
 
 def train_heldout(context: dg.AssetExecutionContext, lab: Lab) -> None:
