@@ -32,6 +32,7 @@ DELPHI = ScalingRecipe(
     precision="p=f32,c=bfloat16",
     eval_batch_size=512,
     steps_per_eval=1000,
+    steps_per_checkpoint=5000,
     gradient_checkpointing=True,
     max_params=12e9,
     max_params_at=3e20,

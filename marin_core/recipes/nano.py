@@ -43,5 +43,6 @@ NANO = ScalingRecipe(
     precision="f32",
     eval_batch_size=32,
     steps_per_eval=10_000,
+    steps_per_checkpoint=10_000,
     gradient_checkpointing=False,
 )

@@ -13,9 +13,9 @@ class TrainPlan:
     """One training run, complete. JSON both ways (`to_json`, `from_json`).
 
     `batch_size` is in sequences of `seq_len` tokens; evaluations read the first `eval_sequences` of each validation
-    set in batches of `eval_batch_size`, every `steps_per_eval` steps and after the last one; `precision` is a jmp
-    policy. `recipe` and `recipe_version` are fields of their own
-    so that no run has to be understood from its name.
+    set in batches of `eval_batch_size`, every `steps_per_eval` steps and after the last one; checkpoints of every
+    `steps_per_checkpoint` steps and of the last one are kept; `precision` is a jmp policy. `recipe` and
+    `recipe_version` are fields of their own so that no run has to be understood from its name.
     """
 
     recipe: str
@@ -36,6 +36,7 @@ class TrainPlan:
     eval_sequences: int
     eval_batch_size: int
     steps_per_eval: int
+    steps_per_checkpoint: int
     gradient_checkpointing: bool
     seed: int = 0
 
@@ -61,6 +62,7 @@ class TrainPlan:
             eval_sequences=eval_sequences,
             eval_batch_size=recipe.eval_batch_size,
             steps_per_eval=recipe.steps_per_eval,
+            steps_per_checkpoint=recipe.steps_per_checkpoint,
             gradient_checkpointing=recipe.gradient_checkpointing,
             seed=seed,
         )

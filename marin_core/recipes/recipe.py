@@ -106,6 +106,7 @@ class ScalingRecipe:
     precision: str
     eval_batch_size: int
     steps_per_eval: int
+    steps_per_checkpoint: int
     gradient_checkpointing: bool
     mlp_ratio: int = 4
     # Largest model at `max_params_at` FLOPs; scales with the square root of the budget, never below this value.

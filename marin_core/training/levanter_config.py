@@ -13,6 +13,7 @@ from marin_core.data.mixing.order import MixtureOrder
 from marin_core.errors import MarinError
 from marin_core.recipes import TrainPlan
 from marin_core.training.examples import ordered_data
+from marin_core.training.model import model_config
 from marin_core.training.preemption import preemptible_checkpointer
 
 if TYPE_CHECKING:
@@ -61,9 +62,7 @@ def levanter_config(
     from levanter.data.text.datasets import DatasetComponent
     from levanter.data.text.formats import ChatLmDatasetFormat, TextLmDatasetFormat
     from levanter.distributed import DistributedConfig
-    from levanter.layers.rotary import Llama3RotaryEmbeddingsConfig
     from levanter.main.train_lm import TrainLmConfig
-    from levanter.models.qwen import Qwen3Config
     from levanter.optim.adamh import AdamHConfig
     from levanter.trainer import TrainerConfig
 
@@ -86,20 +85,7 @@ def levanter_config(
             # A cache that is missing is an error of the pipeline, never something to build on the side.
             auto_build_caches=False,
         ),
-        model=Qwen3Config(
-            max_seq_len=plan.seq_len,
-            hidden_dim=plan.hidden_dim,
-            intermediate_dim=plan.mlp_dim,
-            num_layers=plan.num_layers,
-            num_heads=plan.num_heads,
-            num_kv_heads=plan.num_heads,
-            head_dim=plan.head_dim,
-            rope=Llama3RotaryEmbeddingsConfig(),
-            tie_word_embeddings=False,
-            # Levanter's default names a model on a hub, which an export would try to reach.
-            reference_checkpoint=data.tokenizer,
-            gradient_checkpointing=plan.gradient_checkpointing,
-        ),
+        model=model_config(plan, data.tokenizer),
         optimizer=AdamHConfig(
             learning_rate=optimizer.learning_rate,
             adam_lr=optimizer.adam_lr,
