@@ -1,14 +1,23 @@
-"""`marin recipe`: the candidate runs of a budget."""
+"""`marin recipe`: the candidate runs of a budget, and the one to train."""
 
 import json
+import shlex
 from typing import Any
 
 import click
-from rich.box import SIMPLE
-from rich.console import Console
-from rich.table import Table
 
-from marin_core.recipes import RECIPES, Candidate
+from marin_core.cli.recipe_choice import Choice
+from marin_core.cli.recipe_explanation import explanation
+from marin_core.cli.recipe_needs import Hardware, needs
+from marin_core.cli.recipe_table import Row, print_rows
+from marin_core.cli.token_laws import fitted_law, published_law
+from marin_core.graph import TRAINED_PLAN
+from marin_core.plan_file import write_plan
+from marin_core.profile import Profile, load_profile
+from marin_core.recipes import RECIPES, VERSIONS, Candidate, ScalingRecipe, TrainPlan, format_budget
+
+# Sequences of each validation set where no profile says how many: those of the shipped profile `delphi`.
+DEFAULT_EVAL_SEQUENCES = 4096
 
 
 class Flops(click.ParamType):
@@ -25,35 +34,132 @@ class Flops(click.ParamType):
 
 @click.command()
 @click.argument("budget", type=Flops())
-@click.option("--recipe", "name", type=click.Choice(sorted(RECIPES)), default="delphi", show_default=True)
-@click.option("--optimal", is_flag=True, help="Only the compute-optimal run, by the recipe's published token law.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def recipe(budget: float, name: str, optimal: bool, as_json: bool) -> None:
+@click.option("--recipe", "name", type=click.Choice(sorted(RECIPES)), help="A shipped recipe.  [default: delphi]")
+@click.option("--version", type=click.Choice(list(VERSIONS)), help="A version of it, also one that was superseded.")
+@click.option("--profile", help="The recipe of a profile instead: its name, or the path of its TOML file.")
+@click.option("--optimal", is_flag=True, help="Only the run that the token law recommends.")
+@click.option(
+    "--law",
+    type=click.Choice(["published", "fitted"]),
+    help="The recipe's own, or that of the profile's finished suite.  [default: fitted with --profile, else published]",
+)
+@click.option("--seed", type=click.IntRange(0), help="Seed of the recommended run.  [default: the held-out runs' own]")
+@click.option("--out", type=click.Path(dir_okay=False), help="Write the recommended run's plan, to train it.")
+@click.option("--force", is_flag=True, help="With --out: replace a file that holds something else.")
+@click.option("--family", default="v4", show_default=True, help="Chips of which the smallest pool is named.")
+@click.option("--pool", help="A pool to ask about instead, like v5p-64.")
+@click.option("--mfu", type=click.FloatRange(0, 1, min_open=True), default=0.4, show_default=True)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, with everything.")
+@click.option("--markdown", is_flag=True, help="Explain the recommended run.")
+def recipe(budget: float, **options: Any) -> None:
     """The candidate runs of a BUDGET in FLOPs."""
-    chosen = RECIPES[name]
-    if optimal:
-        best = chosen.optimal(budget)
-        _print_candidates([best]) if not as_json else click.echo(json.dumps(best.to_json(), indent=2))
+    _check_together(options)
+    profile = load_profile(options["profile"], dry=True) if options["profile"] else None
+    chosen = profile.scale.recipe if profile else _shipped(options["name"], options["version"])
+    hardware = Hardware.of(options["family"], options["pool"], options["mfu"])
+    if options["optimal"] or options["markdown"]:
+        _recommend(_choice(budget, chosen, profile, options), hardware, profile, options)
     else:
-        found = chosen.candidates(budget)
-        _print_candidates(found) if not as_json else click.echo(json.dumps([c.to_json() for c in found], indent=2))
+        _list(chosen, chosen.candidates(budget), hardware, profile, as_json=options["as_json"])
 
 
-def _print_candidates(candidates: list[Candidate]) -> None:
-    columns = ("run", "layers", "params", "tokens", "batch", "steps", "lr", "adam lr", "beta2")
-    table = Table(*columns, box=SIMPLE, padding=(0, 0, 0, 1), pad_edge=False)
-    for c in candidates:
-        sizes = [str(c.num_layers), _short(c.params), _short(c.tokens), str(c.batch_size), str(c.steps)]
-        rates = [f"{c.optimizer.learning_rate:.3g}", f"{c.optimizer.adam_lr:.3g}", f"{c.optimizer.beta2:.4g}"]
-        table.add_row(c.key, *sizes, *rates)
-    for column in table.columns[1:]:
-        column.justify = "right"
-    Console().print(table)
+def _check_together(options: dict[str, Any]) -> None:
+    if options["profile"] and (options["name"] or options["version"]):
+        raise click.UsageError("a profile has its own recipe; give --profile, or --recipe and --version")
+    if options["as_json"] and options["markdown"]:
+        raise click.UsageError("--json and --markdown are two ways to print; give one")
+    if not options["profile"] and options["law"] == "fitted":
+        raise click.UsageError("a fitted law is that of a suite; name its profile with --profile")
+    if options["force"] and not options["out"]:
+        raise click.UsageError("--force is about the file that --out names; give both")
+    one_run = options["optimal"] or options["markdown"]
+    if not one_run and (options["law"] or options["seed"] is not None or options["out"]):
+        raise click.UsageError("--law, --seed and --out are about the recommended run; give --optimal too")
 
 
-def _short(count: float) -> str:
-    """Four significant digits with the usual letter: 447.2M, 1.223B."""
-    for size, letter in ((1e12, "T"), (1e9, "B"), (1e6, "M"), (1e3, "k")):
-        if count >= size:
-            return f"{count / size:.4g}{letter}"
-    return str(count)
+def _shipped(name: str | None, version: str | None) -> ScalingRecipe:
+    if version is None:
+        return RECIPES[name or "delphi"]
+    found = VERSIONS[version]
+    if name not in (None, found.name):
+        own = ", ".join(v for v, other in VERSIONS.items() if other.name == name)
+        raise click.UsageError(f"recipe {name} has no version {version}; it has {own}")
+    return found
+
+
+def _choice(budget: float, chosen: ScalingRecipe, profile: Profile | None, options: dict[str, Any]) -> Choice:
+    fitted = options["law"] != "published"
+    own = (profile.scale.seed if profile else 0,)
+    return Choice(
+        recipe=chosen,
+        flops=budget,
+        law=fitted_law(profile, options["profile"]) if profile and fitted else published_law(chosen),
+        seeds=(options["seed"],) if options["seed"] is not None else chosen.seeds(budget) or own,
+        eval_sequences=profile.scale.eval_sequences if profile else DEFAULT_EVAL_SEQUENCES,
+    )
+
+
+def _recommend(choice: Choice, hardware: Hardware, profile: Profile | None, options: dict[str, Any]) -> None:
+    plans = choice.plans
+    needed = needs(plans[0], hardware)
+    if options["as_json"]:
+        one = _json(choice.recipe, choice.run, plans[0], hardware)
+        law = {"token_law": choice.law.to_json(), "optimal_tokens": choice.best_tokens, "seeds": list(choice.seeds)}
+        click.echo(json.dumps(one | law, indent=2))
+    elif options["markdown"]:
+        click.echo(explanation(choice, needed, hardware))
+    else:
+        print_rows([Row(choice.run, needed, plan.seed) for plan in plans], hardware)
+        click.echo(_law_line(choice))
+    if options["out"]:
+        write_plan(plans[0], options["out"], force=options["force"])
+        # Not among what is printed for a program or a page.
+        to_programs = bool(options["as_json"] or options["markdown"])
+        click.echo(_how_to_train(options["out"], plans[0], options["profile"]), err=to_programs)
+
+
+def _law_line(choice: Choice) -> str:
+    published = choice.recipe.token_law
+    line = f"law: {choice.law.text}, {choice.law.source}: {choice.best_tokens:.4g} tokens"
+    if published is not None and published != choice.law.law:
+        line += f"; the published one says {published.tokens(choice.flops):.4g} (--law published)"
+    return line
+
+
+def _how_to_train(path: str, plan: TrainPlan, profile: str | None) -> str:
+    config = {"ops": {TRAINED_PLAN.replace("/", "__"): {"config": {"plan": path}}}}
+    command = f"dagster asset materialize --select {TRAINED_PLAN} --config-json {shlex.quote(json.dumps(config))}"
+    setting = f"MARIN_PROFILE={shlex.quote(profile)} " if profile else ""
+    run = f"{Candidate.key_of(plan.flops, plan.hidden_dim)}, seed {plan.seed}"
+    return f"{path} is the plan of {run}; this trains it:\n{setting}{command}"
+
+
+def _list(
+    chosen: ScalingRecipe, found: list[Candidate], hardware: Hardware, profile: Profile | None, *, as_json: bool
+) -> None:
+    sequences = profile.scale.eval_sequences if profile else DEFAULT_EVAL_SEQUENCES
+    seed = profile.scale.seed if profile else 0
+    plans = [TrainPlan.of(chosen, c, eval_sequences=sequences, seed=seed) for c in found]
+    if as_json:
+        rows = [_json(chosen, c, plan, hardware) for c, plan in zip(found, plans, strict=True)]
+        named = [row | {"run_name": chosen.run_name(c)} for c, row in zip(found, rows, strict=True)]
+        click.echo(json.dumps(named, indent=2))
+    else:
+        print_rows([Row(c, needs(plan, hardware)) for c, plan in zip(found, plans, strict=True)], hardware)
+        current = RECIPES.get(chosen.name)
+        if chosen.version in VERSIONS and current is not None and current.version != chosen.version:
+            click.echo(f"version {chosen.version} is superseded by {current.version}")
+
+
+def _json(chosen: ScalingRecipe, candidate: Candidate, plan: TrainPlan, hardware: Hardware) -> dict[str, Any]:
+    """Everything that is known of a run: its numbers, its settings, what it needs; the plan without its seed."""
+    settings = plan.to_json()
+    del settings["seed"]
+    settings |= settings.pop("optimizer")
+    return {
+        "run": candidate.key,
+        **candidate.to_json(),
+        **settings,
+        "budget": format_budget(candidate.flops),
+        "needs": needs(plan, hardware).to_json() | {"family": hardware.family, "mfu": hardware.mfu},
+    }

@@ -1,6 +1,8 @@
 """Hyperparameter transfer for AdamH: from one tuned reference run to any batch size and token horizon.
 
-Does not choose the model or the batch (`recipe.py`), and does not build an optimizer (`marin_core.training`).
+Does not choose the model or the batch (`recipe.py`), and does not build an optimizer (`marin_core.training`). The
+constants' values, and where each is from, are in `delphi.py` and `nano.py`; defaults here are those of the published
+Delphi recipe.
 """
 
 import dataclasses
@@ -45,24 +47,39 @@ class CompletedAdamHParams:
         beta2          = clip(beta2_0^(B / B0), beta2_min, beta2_max)     constant token half-life
 
     Width does not appear: AdamH's norm-preserving update makes the transfer over width implicit. Source: the
-    public Delphi recipe (marin-community/marin, `completed_adamh`). To fork the rule, subclass and override `at`.
+    public Delphi recipe (marin-community/marin, `completed_adamh`). To fork the rule, subclass and override `at`, or
+    `at_width` where the width matters.
     """
 
+    # B0: sequences a step of the tuned run.
     reference_batch_size: int
+    # T0: training tokens of the tuned run.
     reference_tokens: float
+    # lr0: peak rate of AdamH, relative to a matrix's norm, per step.
     reference_learning_rate: float
+    # adam0: peak rate of plain Adam, per step.
     reference_adam_lr: float
+    # eps0: added to the root of the second moment, in units of the gradient.
     reference_epsilon: float
+    # beta2_0: decay of the second moment, per step.
     reference_beta2: float
+    # Decay of the first moment, per step; the same at every batch (public recipe: 0.9).
     beta1: float = 0.9
+    # Largest global norm of the gradients, of each parameter group for itself (public recipe: 0.1).
     max_grad_norm: float = 0.1
+    # Largest value of either rate, per step (public recipe: 0.01).
     learning_rate_cap: float = 0.01
+    # Exponent of T0 / T in the AdamH rate (public recipe: 0.3); no unit.
     token_horizon_exponent: float = 0.3
+    # Limits of beta2, per step (public recipe: 0.9 and 0.9999).
     beta2_min: float = 0.9
     beta2_max: float = 0.9999
+    # Linear warmup and linear decay, fractions of the run; constant between (public recipe: 0.1, 0.2).
     warmup: float = 0.1
     decay: float = 0.2
+    # Final rate over peak rate (public recipe: 0).
     min_lr_ratio: float = 0.0
+    # Weight of the squared log-partition of the softmax in the loss (public sweep: 1e-7); no unit.
     z_loss_weight: float = 1e-7
 
     def to_json(self) -> dict[str, Any]:
@@ -88,7 +105,7 @@ class CompletedAdamHParams:
         """The settings for a batch of `batch_size` sequences and a horizon of `tokens` training tokens."""
         batch_ratio = batch_size / self.reference_batch_size
         horizon_ratio = self.reference_tokens / tokens
-        noise = math.sqrt(batch_ratio * horizon_ratio)
+        noise = self._noise(batch_size, tokens)
         learning_rate = self.reference_learning_rate * math.sqrt(batch_ratio)
         learning_rate *= horizon_ratio**self.token_horizon_exponent
         beta2 = self.reference_beta2**batch_ratio
@@ -105,6 +122,10 @@ class CompletedAdamHParams:
             z_loss_weight=self.z_loss_weight,
         )
 
+    def at_width(self, hidden_dim: int, batch_size: int, tokens: float) -> AdamHParams:
+        """The settings for a model of a width: those of `at`, since this rule does not depend on it."""
+        return self.at(batch_size, tokens)
+
     def within_limits(self, params: AdamHParams) -> bool:
         """Whether no rate sits at its cap and beta2 is above its floor: the rule then still means what it says."""
         return (
@@ -112,3 +133,26 @@ class CompletedAdamHParams:
             and params.adam_lr < self.learning_rate_cap
             and params.beta2 > self.beta2_min
         )
+
+    def _noise(self, batch_size: int, tokens: float) -> float:
+        """sqrt((B * T0) / (B0 * T)): the root of the share of the run that one step sees, over the reference's."""
+        return math.sqrt((batch_size / self.reference_batch_size) * (self.reference_tokens / tokens))
+
+
+@dataclass(frozen=True)
+class WidthScaledAdamHParams(CompletedAdamHParams):
+    """The rule of the recipes before v6: as `CompletedAdamHParams`, but the Adam rate falls with the width H.
+
+        Adam rate = min(cap, adam0 * sqrt((B * T0) / (B0 * T)) * H0 / H)
+
+    Source: the earlier revision of the public `completed_adamh`, and that the suite's launch script calls v6 the
+    recipe with "no /H on adam_lr". `at` gives the settings at the reference width.
+    """
+
+    # H0: width of the tuned run (public recipe: 512).
+    reference_width: int = 512
+
+    def at_width(self, hidden_dim: int, batch_size: int, tokens: float) -> AdamHParams:
+        """The settings for a model of a width."""
+        adam_lr = self.reference_adam_lr * self._noise(batch_size, tokens) * self.reference_width / hidden_dim
+        return dataclasses.replace(self.at(batch_size, tokens), adam_lr=min(self.learning_rate_cap, adam_lr))

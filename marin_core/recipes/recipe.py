@@ -1,6 +1,7 @@
 """A scaling recipe: from a budget in FLOPs to the candidate runs of its IsoFLOP curve.
 
-Holds the arithmetic only; the constants are in `delphi.py` and `nano.py`, the transfer rule in `hparams.py`.
+Holds the arithmetic only; the constants, and where each is from, are in `delphi.py` and `nano.py`, the transfer rule in
+`hparams.py`.
 """
 
 import dataclasses
@@ -9,134 +10,96 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from marin_core.errors import MarinError
+from marin_core.recipes.candidate import Candidate, TokenLaw, format_budget
+from marin_core.recipes.errors import RecipeError
+from marin_core.recipes.heldout import HeldOutRun
 from marin_core.recipes.hparams import AdamHParams, CompletedAdamHParams
-
-
-class RecipeError(MarinError):
-    """A budget or a setting that the recipe cannot serve; the message names the value and the remedy."""
-
-
-def format_budget(flops: float) -> str:
-    """The one text form of a budget: `3e18`, `1.8e19`. Parsed back by `float`."""
-    mantissa, exponent = f"{flops:.5e}".split("e")
-    return f"{float(mantissa):g}e{int(exponent)}"
-
-
-@dataclass(frozen=True)
-class TokenLaw:
-    """Compute-optimal training tokens: D*(C) = coefficient * C^exponent, C in FLOPs."""
-
-    coefficient: float
-    exponent: float
-
-    def tokens(self, flops: float) -> float:
-        return self.coefficient * flops**self.exponent
-
-
-@dataclass(frozen=True)
-class Candidate:
-    """One run of a budget: model shape, batch, length and optimizer settings.
-
-    `params` counts as the published model cards do (QK-norm weights included); `tokens` is what the run really
-    sees, `batch_size * steps * seq_len`.
-    """
-
-    flops: float
-    hidden_dim: int
-    num_layers: int
-    num_heads: int
-    batch_size: int
-    seq_len: int
-    steps: int
-    tokens: int
-    params: int
-    optimizer: AdamHParams
-
-    @property
-    def key(self) -> str:
-        """The partition key of this run, for instance `3e18-d1024`."""
-        return f"{format_budget(self.flops)}-d{self.hidden_dim:04d}"
-
-    def to_json(self) -> dict[str, float | int]:
-        """The flat form that `marin recipe --json` prints; the optimizer's other settings follow from the recipe."""
-        return {
-            "flops": self.flops,
-            "hidden_dim": self.hidden_dim,
-            "num_layers": self.num_layers,
-            "num_heads": self.num_heads,
-            "batch_size": self.batch_size,
-            "seq_len": self.seq_len,
-            "steps": self.steps,
-            "tokens": self.tokens,
-            "params": self.params,
-            "learning_rate": self.optimizer.learning_rate,
-            "adam_lr": self.optimizer.adam_lr,
-            "epsilon": self.optimizer.epsilon,
-            "beta2": self.optimizer.beta2,
-        }
+from marin_core.recipes.versions import KnownVersion
 
 
 @dataclass(frozen=True)
 class ScalingRecipe:
-    """How to train at any budget. Two instances: `delphi.DELPHI` (published) and `nano.NANO` (laptop).
+    """How to train at any budget. `RECIPES` are those in use, `VERSIONS` also the superseded ones.
 
     Shapes: depth L = round(H / (depth_base + depth_slope * log2 H)); heads = H / head_dim with as many KV heads;
     gated MLP of mlp_ratio * H; untied embeddings. Widths run from `min_width` in steps of `width_step`
-    (`wide_width_step` for budgets above `wide_step_above`).
+    (`wide_width_step` for budgets above `wide_step_above`). Source of the formulas: marin-community/marin,
+    `completed_adamh` (public Marin record).
     """
 
+    # What it is called, apart from its version.
     name: str
-    version: str
+    # Which constants these are: one of the known versions, or a fork's own text.
+    version: KnownVersion | str
+    # From the reference run to the optimizer settings of any other.
     hparams: CompletedAdamHParams
+    # Tokens a sequence, in training and evaluation.
     seq_len: int
+    # Entries of the embedding and of the LM head.
     vocab_size: int
+    # Width of an attention head.
     head_dim: int
+    # Depth over width, see above: width per layer, and by how much that grows with every doubling of the width.
     depth_base: float
     depth_slope: float
+    # The grid's widths (residual stream), their step, and the step for budgets above `wide_step_above` FLOPs.
     min_width: int
     max_width: int
     width_step: int
     wide_width_step: int
     wide_step_above: float
+    # Steps that a run should have at most; the batch is the smallest power of two that keeps to it.
     target_steps: int
+    # Limits of the batch, in sequences; a cell that needs another is left out.
     min_batch_size: int
     max_batch_size: int
+    # Cells of more training tokens per parameter are left out.
     max_tokens_per_param: float
+    # jmp policy of parameters and computation.
     precision: str
+    # Sequences a batch of the evaluations during training.
     eval_batch_size: int
+    # Steps from one evaluation to the next, and from one permanent checkpoint to the next.
     steps_per_eval: int
     steps_per_checkpoint: int
+    # Whether layers are computed again in the backward pass, for memory.
     gradient_checkpointing: bool
+    # Width of the MLP over that of the residual stream.
     mlp_ratio: int = 4
-    # Largest model at `max_params_at` FLOPs; scales with the square root of the budget, never below this value.
+    # Largest model, in parameters without QK-norm weights: at `max_params_at` FLOPs. It scales with the square root of
+    # the budget, is never below this value and never above `max_params_ceiling`.
     max_params: float = math.inf
     max_params_at: float = 1.0
     max_params_ceiling: float = math.inf
+    # Which tokens are compute-optimal, where that is published.
     token_law: TokenLaw | None = None
-    # Batches that published runs of this recipe used instead of the recipe's own: budget -> sequences.
-    batch_overrides: Mapping[float, int] = field(default_factory=dict)
+    # What held-out runs have of their own (batch, seeds, z-loss), by budget in FLOPs.
+    heldout_runs: Mapping[float, HeldOutRun] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """The constants; limits that are infinite are left out. `from_json` restores the recipe."""
-        constants = {k: v for k, v in dataclasses.asdict(self).items() if v != math.inf}
+        constants = {f.name: value for f in dataclasses.fields(self) if (value := getattr(self, f.name)) != math.inf}
         constants["hparams"] = self.hparams.to_json()
-        constants["batch_overrides"] = {format_budget(c): batch for c, batch in self.batch_overrides.items()}
+        constants["token_law"] = dataclasses.asdict(self.token_law) if self.token_law else None
+        constants["heldout_runs"] = {format_budget(c): run.to_json() for c, run in self.heldout_runs.items()}
         return constants
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> "ScalingRecipe":
+        """The recipe that `to_json` described."""
         law = data["token_law"]
         return cls(
             **{
+                "max_tokens_per_param": math.inf,
                 **data,
                 "hparams": CompletedAdamHParams.from_json(data["hparams"]),
                 "token_law": TokenLaw(**law) if law else None,
-                "batch_overrides": {float(c): batch for c, batch in data["batch_overrides"].items()},
+                "heldout_runs": {float(c): HeldOutRun.from_json(run) for c, run in data["heldout_runs"].items()},
             }
         )
 
     def num_layers(self, hidden_dim: int) -> int:
+        """Depth of a model of a width, at least 1."""
         return max(1, round(hidden_dim / (self.depth_base + self.depth_slope * math.log2(hidden_dim))))
 
     def flops_per_token(self, hidden_dim: int) -> int:
@@ -152,12 +115,21 @@ class ScalingRecipe:
 
     def params(self, hidden_dim: int) -> int:
         """Parameters as the published model cards count them, the two QK-norm weights of each layer included."""
-        return self._params_without_qk_norm(hidden_dim) + self.num_layers(hidden_dim) * 2 * self.head_dim
+        return self.params_without_qk_norm(hidden_dim) + self.num_layers(hidden_dim) * 2 * self.head_dim
 
-    def _params_without_qk_norm(self, hidden_dim: int) -> int:
+    def params_without_qk_norm(self, hidden_dim: int) -> int:
+        """Parameters as Levanter counts them, and as the limits of the grid do."""
         layers = self.num_layers(hidden_dim)
         matrices = (4 + 3 * self.mlp_ratio) * hidden_dim**2
         return 2 * self.vocab_size * hidden_dim + layers * (matrices + 2 * hidden_dim) + hidden_dim
+
+    def max_params_of(self, flops: float) -> float:
+        """Largest model of a budget's grid, in parameters without QK-norm weights."""
+        return min(self.max_params_ceiling, self.max_params * max(1.0, math.sqrt(flops / self.max_params_at)))
+
+    def exact_tokens(self, flops: float, hidden_dim: int) -> float:
+        """Tokens that a budget buys at a width, before they are rounded to whole steps."""
+        return flops / self.flops_per_token(hidden_dim)
 
     def candidates(self, flops: float) -> list[Candidate]:
         """The grid of a budget, widths ascending.
@@ -202,46 +174,68 @@ class ScalingRecipe:
         return self.as_published(chosen)
 
     def as_published(self, candidate: Candidate) -> Candidate:
-        """The run in the batch that published runs of its budget used, where that is another."""
-        override = self.batch_overrides.get(candidate.flops)
-        return self.with_batch_size(candidate, override) if override else candidate
+        """The run with the batch and the z-loss that held-out runs of its budget have, where those are others."""
+        own = self.heldout_runs.get(candidate.flops)
+        if own is None:
+            return candidate
+        run = self.with_batch_size(candidate, own.batch_size) if own.batch_size else candidate
+        if own.z_loss_weight is None:
+            return run
+        return dataclasses.replace(run, optimizer=dataclasses.replace(run.optimizer, z_loss_weight=own.z_loss_weight))
+
+    def seeds(self, flops: float) -> tuple[int, ...]:
+        """Seeds of the held-out runs of a budget; empty where nothing is said, and the profile's seed then holds."""
+        own = self.heldout_runs.get(flops)
+        return own.seeds if own else ()
 
     def with_batch_size(self, candidate: Candidate, batch_size: int) -> Candidate:
         """The same model and horizon at another batch; optimizer settings follow from the integer token count."""
+        width = candidate.hidden_dim
         steps = round(candidate.tokens / (batch_size * self.seq_len))
         tokens = steps * batch_size * self.seq_len
-        return self._build(
-            candidate.flops, candidate.hidden_dim, batch_size, steps, self.hparams.at(batch_size, tokens)
-        )
+        return self._build(candidate.flops, width, batch_size, steps, self.hparams.at_width(width, batch_size, tokens))
+
+    def run_name(self, candidate: Candidate) -> str:
+        """The published pattern of a sweep's run names, for instance `isoflop-3e+18-d1024-L11-B8-adamh_scaling_v6`.
+
+        Its budget is rounded to one digit (1.8e19 is `2e+19`); `parse_run_name` finds which was meant.
+        """
+        shape = f"d{candidate.hidden_dim}-L{candidate.num_layers}-B{candidate.batch_size}"
+        return f"isoflop-{candidate.flops:.0e}-{shape}-{self.version}"
+
+    def tried_batches(self, flops: float, hidden_dim: int) -> tuple[int, ...]:
+        """Batches in the order in which a cell tries them, in sequences; it has the last. Empty if nothing fits.
+
+        The first is the power of two that reaches the horizon in at most `target_steps`; each next is half of the one
+        before, until no rate is at its cap and beta2 above its floor.
+        """
+        tokens = self.exact_tokens(flops, hidden_dim)
+        exact = tokens / (self.target_steps * self.seq_len)
+        if exact <= 0.5:
+            return ()  # single sequences would fill less than half of the steps
+        tried = [2 ** math.ceil(math.log2(exact))]
+        while tried[-1] > self.min_batch_size:
+            if self.hparams.within_limits(self.hparams.at_width(hidden_dim, tried[-1], tokens)):
+                break
+            tried.append(tried[-1] // 2)
+        return tuple(tried)
 
     def _widths(self, flops: float) -> Iterator[int]:
         step = self.width_step if flops <= self.wide_step_above else self.wide_width_step
         yield from range(self.min_width, self.max_width + 1, step)
 
     def _candidate(self, flops: float, hidden_dim: int) -> Candidate | None:
-        params = self._params_without_qk_norm(hidden_dim)
-        tokens = flops / self.flops_per_token(hidden_dim)
-        limit = min(self.max_params_ceiling, self.max_params * max(1.0, math.sqrt(flops / self.max_params_at)))
-        if params > limit or tokens / params > self.max_tokens_per_param:
+        params, tokens = self.params_without_qk_norm(hidden_dim), self.exact_tokens(flops, hidden_dim)
+        if params > self.max_params_of(flops) or tokens / params > self.max_tokens_per_param:
             return None
-        batch_size = self._batch_size(tokens)
-        if not self.min_batch_size <= batch_size <= self.max_batch_size:
+        tried = self.tried_batches(flops, hidden_dim)
+        if not (tried and self.min_batch_size <= tried[-1] <= self.max_batch_size):
             return None
+        batch_size = tried[-1]
         steps = round(tokens / (batch_size * self.seq_len))
         # The sweep feeds the real-valued horizon to the transfer rule, not the rounded one.
-        return self._build(flops, hidden_dim, batch_size, steps, self.hparams.at(batch_size, tokens))
-
-    def _batch_size(self, tokens: float) -> int:
-        """The power of two that reaches the horizon in at most `target_steps`, halved until no rate is at its cap."""
-        exact = tokens / (self.target_steps * self.seq_len)
-        if exact <= 0.5:
-            return 0  # single sequences would fill less than half of the steps
-        batch_size = 2 ** math.ceil(math.log2(exact))
-        while batch_size > self.min_batch_size:
-            if self.hparams.within_limits(self.hparams.at(batch_size, tokens)):
-                break
-            batch_size //= 2
-        return batch_size
+        optimizer = self.hparams.at_width(hidden_dim, batch_size, tokens)
+        return self._build(flops, hidden_dim, batch_size, steps, optimizer)
 
     def _build(self, flops: float, hidden_dim: int, batch_size: int, steps: int, optimizer: AdamHParams) -> Candidate:
         return Candidate(

@@ -4,6 +4,8 @@ Integers must be exact and formulas agree to 1e-12; where only printed values ex
 What holds for every recipe is in `test_recipe.py`.
 """
 
+import dataclasses
+
 import pytest
 
 from marin_core.recipes import DELPHI, Candidate
@@ -85,6 +87,19 @@ HELDOUT_RUNS = [
     (1e21, 2560, 256, 512, 46_256_881_664),
     (1e22, 3840, 1024, 1024, 160_369_213_440),
     (1e23, 5376, 4096, 2048, 628_172_521_472),
+]
+
+# What the public registry of the suite's models copied from the tracked configuration of each run, to all its digits.
+# Budget, width, AdamH rate, Adam rate, epsilon, beta2; held out at 1e22, of which the others are in the sweep.
+TRACKED = [
+    (3e18, 1024, 0.0027599905274620106, 0.00033154735825338737, 3.6604122149949323e-08, 0.9999),
+    (9e18, 1152, 0.003011461785505323, 0.000304311605183897, 3.988017477238883e-08, 0.9999),
+    (1.8e19, 1408, 0.002820610414485248, 0.0002728525996258053, 4.447822749954927e-08, 0.9999),
+    (3e19, 1536, 0.0036221806669679214, 0.0003285714083231954, 3.693565445007487e-08, 0.9999),
+    (9e19, 1792, 0.004089070809779834, 0.0003191861039276992, 3.802170536455748e-08, 0.9999),
+    (1.8e20, 2048, 0.003694876216643079, 0.0002695686680789442, 4.502006886217921e-08, 0.9999),
+    (3e20, 2304, 0.004878221521523273, 0.00033996075743610645, 3.569823791288878e-08, 0.9998000100000001),
+    (1e22, 3840, 7.231797280729413e-3, 3.276222099351447e-4, 3.70426657045089e-08, 0.9984011994401821),
 ]
 
 # Width, layers, heads, forward FLOPs per token, training FLOPs per token, parameters.
@@ -177,6 +192,15 @@ def test_a_published_winner_is_exact(row: tuple[float, int, int, int, int, int, 
     assert like(found.optimizer.learning_rate, learning_rate) == same(learning_rate)
 
 
+@pytest.mark.parametrize(("budget", "width", "learning_rate", "adam_lr", "epsilon", "beta2"), TRACKED)
+def test_the_settings_are_those_that_the_runs_were_tracked_with(
+    budget: float, width: int, learning_rate: float, adam_lr: float, epsilon: float, beta2: float
+) -> None:
+    found = DELPHI.as_published(DELPHI.candidate(budget, width)).optimizer
+    expected = pytest.approx((learning_rate, adam_lr, epsilon, beta2), rel=1e-14, abs=0)
+    assert (found.learning_rate, found.adam_lr, found.epsilon, found.beta2) == expected
+
+
 @pytest.mark.parametrize(
     ("budget", "width", "tokens", "steps"),
     [(9e18, 1280, 2_336_227_328, 35_648), (1.8e19, 640, 18_195_939_328, 34_706)],
@@ -217,7 +241,15 @@ def test_a_held_out_run_uses_the_published_batch_and_not_the_grid_s_own(
     assert DELPHI.candidate(budget, width).batch_size == own_batch
     used = DELPHI.optimal(budget)
     assert (used.hidden_dim, used.batch_size, used.tokens) == (width, used_batch, tokens)
-    assert used.optimizer == DELPHI.hparams.at(used_batch, tokens)
+    # The launch of the held-out runs did not set the z-loss of the sweep, and the library's default is none.
+    assert used.optimizer == dataclasses.replace(DELPHI.hparams.at(used_batch, tokens), z_loss_weight=0.0)
+
+
+@pytest.mark.parametrize(
+    ("budget", "seeds"), [(1e21, (0, 42, 62746)), (1e22, (0, 42, 62746)), (1e23, (0,)), (3e20, ())]
+)
+def test_the_held_out_runs_have_the_published_seeds(budget: float, seeds: tuple[int, ...]) -> None:
+    assert DELPHI.seeds(budget) == seeds
 
 
 def test_the_recipe_goes_beyond_the_largest_run_that_was_trained() -> None:
