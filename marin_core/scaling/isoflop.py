@@ -10,7 +10,7 @@ from marin_core.scaling.errors import ScalingError
 
 MIN_RUNS = 4
 # Residuals well above this (nats per token) are outliers; a larger scale would make the loss plain least squares.
-_OUTLIER_SCALE = 0.01
+OUTLIER_SCALE = 0.01
 _REWEIGHTINGS = 30
 
 
@@ -98,5 +98,7 @@ def _robust_parabola(x: np.ndarray, y: np.ndarray) -> tuple[float, float, float]
         root = np.sqrt(weights)
         coefficients = np.linalg.lstsq(basis * root[:, None], y * root, rcond=None)[0]
         residuals = np.abs(y - basis @ coefficients)
-        weights = _OUTLIER_SCALE / np.maximum(residuals, _OUTLIER_SCALE)
+        before, weights = weights, OUTLIER_SCALE / np.maximum(residuals, OUTLIER_SCALE)
+        if np.allclose(weights, before, rtol=1e-12, atol=0):
+            break
     return float(coefficients[0]), float(coefficients[1]), float(coefficients[2])

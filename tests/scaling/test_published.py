@@ -6,7 +6,7 @@ The expected fits are the "least squares on log loss" of the rounded optima. Fit
 
 import pytest
 
-from marin_core.scaling import Bootstrap, bootstrap, fit_loss_law, fit_token_law
+from marin_core.scaling import Bootstrap, bootstrap, fit_loss_law, fit_token_law, leave_one_out, sensitivity
 
 # Budget, parameters, tokens and loss (nats per token) at the minimum of its IsoFLOP curve.
 OPTIMA = [
@@ -97,3 +97,37 @@ def test_offset_and_exponent_have_intervals_around_the_fit(resampled: Bootstrap)
 def test_the_smallest_budgets_matter_by_one_to_four_percent(dropped: int) -> None:
     found = fit_loss_law(BUDGETS[dropped:], LOSSES[dropped:])
     assert 1 < miss_percent(HELDOUT[1e23], found.loss(1e23)) < 4
+
+
+# What others read out of the same rounded optima: offset, exponent, and the loss at 1e21, 1e22 and 1e23 FLOPs.
+REFITS = [
+    ("least squares on loss", "1.695", "0.1006", ("2.7485", "2.5307", "2.3579")),
+    ("least squares on log loss", "1.680", "0.0996", ("2.7479", "2.529", "2.355")),
+    ("Huber on log loss, δ = 1e-3", "1.686", "0.1000", ("2.7480", "2.5295", "2.3559")),
+    ("Huber on log loss, δ = 1e-4", "1.688", "0.1004", ("2.7471", "2.5285", "2.3550")),
+    ("without the smallest budget, least squares on loss", "1.470", "0.0866", ("2.7432", "2.5129", "2.3243")),
+    ("without the two smallest budgets, least squares on loss", "0.943", "0.0649", ("2.7363", "2.4872", "2.2726")),
+    ("no offset (E = 0)", "0.000", "0.0470", ("2.7165", "2.4376", "2.1873")),
+]
+
+
+@pytest.mark.parametrize(("what", "offset", "exponent", "losses"), REFITS, ids=[row[0] for row in REFITS])
+def test_the_law_fitted_in_other_ways_is_the_known_one(
+    what: str, offset: str, exponent: str, losses: tuple[str, ...]
+) -> None:
+    (law,) = [refit.law for refit in sensitivity(dict(zip(BUDGETS, LOSSES, strict=True))) if refit.what == what]
+    assert law is not None
+    assert (f"{law.irreducible:.3f}", f"{law.exponent:.4f}") == (offset, exponent)
+    found = [f"{law.loss(c):.{len(text) - 2}f}" for c, text in zip(HELDOUT, losses, strict=True)]
+    assert found == list(losses)
+
+
+def test_every_budget_is_forecast_by_the_others_and_the_smallest_matters_most() -> None:
+    rows = leave_one_out(dict(zip(BUDGETS, LOSSES, strict=True)))
+    errors = {row.flops: row.error_percent or 0.0 for row in rows}
+    assert tuple(errors) == BUDGETS
+    assert max(abs(error) for error in errors.values()) < 0.35
+    moved = {row.flops: miss_percent(HELDOUT[1e23], row.refit.law.loss(1e23)) for row in rows if row.refit.law}
+    assert max(moved, key=lambda c: abs(moved[c])) == 3e18
+    assert 1 < moved[3e18] < 2
+    assert max(abs(miss) for c, miss in moved.items() if c != 3e18) < 0.6
