@@ -20,7 +20,7 @@ from marin_core.data.tokens.cache import LEDGER, CacheReader, Part, write_ledger
 from marin_core.data.tokens.chat import ChatEncoder
 from marin_core.data.tokens.encoder import Encoder, ReferenceEncoder, Rows, load_encoder, load_reference, text_rows
 from marin_core.data.tokens.judge import Sample, judge, row_digest
-from marin_core.data.tokens.split import SplitWriter
+from marin_core.data.tokens.split import SUFFIX, SplitWriter, held_out
 from marin_core.data.tokens.tokenizer import TokenizerFiles, read_tokenizer
 from marin_core.errors import MarinError
 from marin_core.store import Artifact, Workspace
@@ -28,7 +28,6 @@ from marin_core.store import Artifact, Workspace
 # `document`: BOS, the text, EOS. `levanter`: the same with the blank that Levanter's own tokenization puts before EOS.
 Framing = Literal["document", "levanter"]
 _SPLITS = ("train", "validation")
-_SUFFIX: Mapping[str, str] = {"document": "", "levanter": " "}
 
 
 def tokenize_stage(
@@ -201,9 +200,8 @@ class _Tokenization:
         if self._source.role == "evaluation":
             yield "validation", documents
             return
-        hashes = documents["id"].str.head(8).str.to_integer(base=16, dtype=pl.UInt64)
-        held_out = hashes < int(self._share * 2**32)
-        for split, chosen in (("train", ~held_out), ("validation", held_out)):
+        validation = held_out(documents["id"], self._share)
+        for split, chosen in (("train", ~validation), ("validation", validation)):
             if chosen.any():
                 yield split, documents if chosen.all() else documents.filter(chosen)
 
@@ -217,7 +215,7 @@ class _Tokenization:
 
     def _text_rows(self, texts: pl.Series, encoder: Encoder | None = None) -> Rows:
         arrow = texts.to_arrow().cast(pa.large_string())
-        suffix = _SUFFIX[self._framing]
+        suffix = SUFFIX[self._framing]
         return text_rows(arrow, encoder or self._encoder, self._files.bos_id, self._files.eos_id, suffix)
 
     def _reference_rows(self, texts: pl.Series) -> Rows:

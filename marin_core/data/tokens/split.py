@@ -15,6 +15,16 @@ from marin_core.store import Workspace
 _SCHEMA = pa.schema([("id", pa.string()), ("row", pa.int64()), ("tokens", pa.int64()), ("start", pa.int64())])
 
 
+def held_out(ids: pl.Series, share: float) -> pl.Series:
+    """Whether documents belong to the validation split: those whose id, a uniform hash of the text, is in the lowest
+    `share`."""
+    return ids.str.head(8).str.to_integer(base=16, dtype=pl.UInt64) < int(share * 2**32)
+
+
+# What stands between a document's text and its EOS, by framing.
+SUFFIX: Mapping[str, str] = {"document": "", "levanter": " "}
+
+
 class SplitWriter:
     """Writes `<split>/<part>/` and `index/<split>/<part>.parquet` for a part of the curated documents."""
 

@@ -1,0 +1,1 @@
+"""Evaluations of trained models: what each says, and how it is measured."""

@@ -1,0 +1,43 @@
+"""Which evaluations a checkpoint gets: `[scale.evals]` of a profile."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class HarnessTask:
+    """A task of lm-evaluation-harness. Every field is part of the result's identity.
+
+    `name` is the harness's; with `folder` the task is read from the YAML files in it, else it is one the harness ships,
+    whose data it fetches from the hub. `few_shot` examples precede each question; `limit` takes that many of its first
+    examples. `metric` is the one that stands for the task, `soft_metric` the one that changes smoothly with the model;
+    None takes the first that the task reports and, of multiple choice, the log-probability of the right choice.
+    `source` names the evaluation source of the profile that holds the task's text, from which its contamination is
+    known. `endpoint` is the base URL of an OpenAI-compatible server to ask instead of the checkpoint, and
+    `endpoint_model` the model's name there. A task that takes more than `timeout_seconds` has failed.
+    """
+
+    name: str
+    few_shot: int = 0
+    limit: int | None = None
+    folder: str | None = None
+    metric: str | None = None
+    soft_metric: str | None = None
+    source: str | None = None
+    endpoint: str | None = None
+    endpoint_model: str | None = None
+    timeout_seconds: int = 3600
+
+
+@dataclass(frozen=True)
+class EvalsConfig:
+    """The first `max_bytes` of UTF-8 of each validation set are scored by perplexity."""
+
+    max_bytes: int = 65536
+    tasks: tuple[HarnessTask, ...] = ()
+
+    def perplexity(self, framing: str, shares: Mapping[str, float]) -> dict[str, Any]:
+        """What identifies a scoring by perplexity, beside its inputs: the framing of the shards, and of each validation
+        set the share of its documents that is held out, 1 where all are."""
+        return {"max_bytes": self.max_bytes, "framing": framing, "shares": dict(shares)}
