@@ -1,4 +1,5 @@
-"""Where things are on this machine: the one place that reads MARIN_… variables and decides their defaults.
+"""Where things are on this machine: the one place that reads MARIN_… variables, and those of W&B that say how runs
+are tracked, and decides their defaults.
 
 `DAGSTER_HOME` and `DAGSTER_MODULE_NAME` get their defaults here too. A `.pth` file of this distribution calls
 `set_dagster_defaults` at the start of every Python of the environment, because Dagster's command line reads the
@@ -29,6 +30,8 @@ _TARGET_OPTIONS = (
     "--package-name",
     "--grpc-port",
 )
+# The last two are wandb's older words for two of the others.
+_WANDB_MODES = {"online": "online", "offline": "offline", "disabled": "off", "run": "online", "dryrun": "offline"}
 
 
 def repository() -> Path:
@@ -97,6 +100,25 @@ def completion_index() -> int:
 def image() -> str | None:
     """MARIN_IMAGE: the container image that replaces that of the profile's cluster."""
     return os.environ.get("MARIN_IMAGE") or None
+
+
+def tracking() -> str | None:
+    """WANDB_MODE, in the words of a profile's `tracking`: `online`, `offline` or `off`; None if it is not set.
+
+    Raises:
+        MarinError: it is none of wandb's modes.
+    """
+    mode = os.environ.get("WANDB_MODE")
+    if not mode:
+        return None
+    if mode not in _WANDB_MODES:
+        raise MarinError(f"WANDB_MODE is {mode!r}; set it to online, offline or disabled")
+    return _WANDB_MODES[mode]
+
+
+def wandb_project() -> str | None:
+    """WANDB_PROJECT: the W&B project that replaces the profile's."""
+    return os.environ.get("WANDB_PROJECT") or None
 
 
 def set_dagster_defaults() -> None:

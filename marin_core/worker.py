@@ -165,7 +165,7 @@ class Worker:
         if not wanted or self._store.record(spec.name, spec.fingerprint):
             yield None
             return
-        with run_page(spec, options.retries, options.scratch, self._events.log) as page:
+        with run_page(spec, options.scratch, self._events.log) as page:
             if page and page.url:
                 self._events.log(f"W&B page: {page.url}")
                 self._events.link("wandb", page.url)

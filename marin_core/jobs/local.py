@@ -9,7 +9,7 @@ import contextlib
 import os
 import re
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import replace
 from pathlib import Path
@@ -28,7 +28,16 @@ _CANCEL_SECONDS = 10.0
 class LocalLauncher:
     """Runs at most as many threads as there are cores, and no more workers than memory holds."""
 
-    def __init__(self, store: Store, state_folder: Path, options: BuildOptions, cores: int | None = None):
+    def __init__(
+        self,
+        store: Store,
+        state_folder: Path,
+        options: BuildOptions,
+        cores: int | None = None,
+        variables: Mapping[str, str] | None = None,
+    ):
+        """`variables` are set in the workers' environment, unless they are in this process's already."""
+        self._variables = variables
         self._store, self._state, self._options = store, state_folder, options
         self._cores = cores or usable_cores()
         self._executor = ThreadPoolExecutor(max_workers=self._cores, thread_name_prefix="job")
@@ -112,7 +121,7 @@ class LocalLauncher:
         for worker in misfits:
             worker.close()
         try:
-            return WorkerProcess(self._store.root, self._state, threads, number)
+            return WorkerProcess(self._store.root, self._state, threads, number, self._variables)
         except BaseException:
             with self._free:
                 self._threads_in_use -= threads

@@ -1,5 +1,6 @@
 """Which launcher a profile's place means."""
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from marin_core.build import BuildOptions
@@ -12,16 +13,21 @@ from marin_core.store.regions import same_region
 
 
 def open_launcher(
-    store: Store, state_folder: Path, options: BuildOptions, kubernetes: KubernetesPlace | None
+    store: Store,
+    state_folder: Path,
+    options: BuildOptions,
+    kubernetes: KubernetesPlace | None,
+    variables: Mapping[str, str] | None = None,
 ) -> Launcher:
-    """The cluster if the place is on one, else this machine.
+    """The cluster if the place is on one, else this machine. `variables` are for the environment of workers here; those
+    of pods are in `kubernetes.env`.
 
     Raises:
         MarinError: the kubeconfig leads nowhere, the cluster's client library is not installed, or the store's bucket
             is in another region than the cluster.
     """
     if kubernetes is None:
-        return LocalLauncher(store, state_folder, options)
+        return LocalLauncher(store, state_folder, options, variables=variables)
     refuse_far_bucket(store, kubernetes.region)
     from marin_core.jobs.kubernetes.launcher import KubernetesLauncher
 

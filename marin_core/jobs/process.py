@@ -28,17 +28,21 @@ class WorkerProcess:
     It reads requests from its standard input and ends when that is closed, so it cannot outlive its parent.
     """
 
-    def __init__(self, store: str, state_folder: Path, threads: int, number: int):
+    def __init__(
+        self, store: str, state_folder: Path, threads: int, number: int, variables: Mapping[str, str] | None = None
+    ):
+        """`variables` are set in its environment, unless they are in this process's already."""
         self.threads = threads
         self.log = state_folder / "logs" / f"worker-{os.getpid()}-{number}.log"
         self.log.parent.mkdir(parents=True, exist_ok=True)
+        unset = {name: value for name, value in (variables or {}).items() if not os.environ.get(name)}
         with open(self.log, "ab") as log:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "marin_core.worker", "--store", store, "--serve"],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
-                env={**os.environ, **worker_environment(threads, state_folder, os.environ)},
+                env={**os.environ, **unset, **worker_environment(threads, state_folder, os.environ)},
                 # A Ctrl-C in the terminal is for the parent; it ends its workers in order.
                 start_new_session=True,
             )
