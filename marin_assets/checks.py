@@ -60,6 +60,20 @@ def check_retention(source: str, stage: str) -> Callable[[Lab], Sequence[dg.Asse
     return check
 
 
+def evaluations_succeeded(asset: str) -> dg.AssetCheckSpec:
+    return dg.AssetCheckSpec(
+        "evaluations_succeeded",
+        asset=asset_key(asset),
+        description="No evaluation of the model failed, by itself or for want of something that it needs.",
+    )
+
+
+def check_evals(lab: Lab, evaluated: ArtifactSpec) -> Sequence[dg.AssetCheckResult]:
+    summary = _summary(lab, evaluated)
+    failed = {status: summary[status] for status in ("failed", "infra_failed") if summary[status]}
+    return [_warning("evaluations_succeeded", not failed, failed)]
+
+
 def check_suite(lab: Lab) -> Sequence[dg.AssetCheckResult]:
     diverged = _summary(lab, lab.graph.suite)["diverged"]
     return [_warning("runs_are_finite", not diverged, {"diverged": diverged})]
@@ -72,7 +86,7 @@ def check_isoflop(lab: Lab) -> Sequence[dg.AssetCheckResult]:
 
 def check_verdict(lab: Lab) -> Sequence[dg.AssetCheckResult]:
     verdict = _summary(lab, lab.graph.verdict)
-    return [_warning("forecast_came_first", verdict["registered_before_run"], {})]
+    return [_warning("forecast_came_first", verdict["registered_before_runs"], {})]
 
 
 def _summary(lab: Lab, spec: ArtifactSpec) -> dict[str, Any]:

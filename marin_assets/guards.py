@@ -1,4 +1,5 @@
-"""The one place that refuses work: accelerator work nobody asked for, and work on what a stage has all but emptied."""
+"""The one place that refuses work: on accelerators and hubs what nobody asked for, and work on what a stage has all but
+emptied."""
 
 import dagster as dg
 
@@ -11,8 +12,8 @@ from marin_core.store import ArtifactSpec, Store
 STAGES_WITH_RETENTION = ("normalized", "quality", "near_duplicates", "contamination", "curated")
 
 
-def refuse_unrequested_training(context: dg.AssetExecutionContext) -> None:
-    """Fail unless this run names its assets.
+def refuse_unrequested_work(context: dg.AssetExecutionContext, what: str = "trains models") -> None:
+    """Fail unless this run names its assets; `what` says what the asset would do.
 
     Dagster takes an empty selection for "everything" (for instance `--select 'key:nope/*'`). Such a run has no asset
     selection; every explicit one, from the command line, the UI or GraphQL, has.
@@ -22,8 +23,8 @@ def refuse_unrequested_training(context: dg.AssetExecutionContext) -> None:
     """
     if not context.run.asset_selection:
         raise dg.Failure(
-            f"{context.asset_key.to_user_string()} trains models, and this run names no assets; "
-            f"select what to train, for instance: dagster asset materialize --select 'delphi/*'",
+            f"{context.asset_key.to_user_string()} {what}, and this run names no assets; "
+            f"select what is wanted, for instance: dagster asset materialize --select 'delphi/*'",
             allow_retries=False,
         )
 

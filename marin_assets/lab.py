@@ -14,7 +14,9 @@ from marin_assets.keys import asset_key
 from marin_assets.metadata import artifact_metadata, data_version, image_metadata, job_metadata
 from marin_core import environment
 from marin_core.build import BuildOptions, build
-from marin_core.graph import CHECKPOINTS, LabGraph
+from marin_core.errors import MarinError
+from marin_core.graph import LabGraph
+from marin_core.graph.placement import job_of
 from marin_core.jobs import JobFailed, JobSpec, JobState, JobStatus, Launcher, open_launcher
 from marin_core.jobs.estimate import check_fits, estimate, refuse_too_many_flops
 from marin_core.profile import Profile
@@ -37,7 +39,9 @@ class Lab:
     @cached_property
     def launcher(self) -> Launcher:
         self._started_launcher = True
-        return open_launcher(self.store, environment.state_folder(), self.options, self.profile.place.kubernetes)
+        place = self.profile.place
+        state = environment.state_folder()
+        return open_launcher(self.store, state, self.options, place.kubernetes, place.tracking_variables)
 
     @property
     def options(self) -> BuildOptions:
@@ -54,15 +58,27 @@ class Lab:
         if self._started_launcher:
             self.launcher.close()
 
+    def run(self, key: str) -> ArtifactSpec:
+        """The training run of a partition.
+
+        Raises:
+            MarinError: it is a held-out run, and the forecast, which says which model it is, is not committed.
+        """
+        if key in self.graph.heldout_partitions and self.store.current(self.graph.forecast) is None:
+            raise MarinError(
+                f"which model {key} is stands in {self.graph.forecast.name}, which is not in the store yet; "
+                f"materialize 'delphi/*' first"
+            )
+        return self.graph.run(key, self.store)
+
     def obtain(
         self,
         context: dg.AssetExecutionContext,
         specs: Sequence[ArtifactSpec],
-        pools: Sequence[str],
         when_built: Callable[[ArtifactSpec], None] = lambda spec: None,
     ) -> dict[str, tuple[ArtifactRecord, bool]]:
-        """The records of artifacts, (record, reused) by fingerprint; missing ones run as jobs in one of `pools`, and
-        `when_built` is told of each that is committed.
+        """The records of artifacts, (record, reused) by fingerprint; missing ones run as jobs, and `when_built` is told
+        of each that is committed.
 
         Raises:
             JobFailed: some could not be built; the message names each with its reason. The others are committed.
@@ -71,7 +87,7 @@ class Lab:
         found = {spec.fingerprint: self.store.current(spec) for spec in specs}
         missing = [spec for spec in specs if found[spec.fingerprint] is None]
         if missing:
-            self._build(context, missing, pools, when_built)
+            self._build(context, missing, when_built)
         return {
             spec.fingerprint: (found[spec.fingerprint] or self.store.artifact(spec).record, spec not in missing)
             for spec in specs
@@ -79,25 +95,27 @@ class Lab:
 
     def materialize(self, context: dg.AssetExecutionContext, spec: ArtifactSpec) -> dg.MaterializeResult:
         """The result of an asset whose artifact is `spec`."""
-        record = self.store.current(spec)
-        reused = record is not None
-        if record is None:
-            refuse_emptied_inputs(self.graph, self.store, spec)
-            if TASKS[spec.task].light:
-                record = build(spec, self.store, self.options, context.log.info)
-            else:
-                record, _ = self.obtain(context, [spec], self.profile.place.data_pools)[spec.fingerprint]
-        return self.result(record, reused)
+        reused = self.store.current(spec) is not None
+        return self.result(self.made(context, spec), reused)
+
+    def made(self, context: dg.AssetExecutionContext, spec: ArtifactSpec) -> ArtifactRecord:
+        """The record of an artifact, built here if it is light, else as a job, unless it is committed."""
+        if record := self.store.current(spec):
+            return record
+        refuse_emptied_inputs(self.graph, self.store, spec)
+        if TASKS[spec.task].light:
+            return build(spec, self.store, self.options, context.log.info)
+        return self.obtain(context, [spec])[spec.fingerprint][0]
 
     def result(self, record: ArtifactRecord, reused: bool) -> dg.MaterializeResult:
         return dg.MaterializeResult(metadata=self._metadata(record, reused), data_version=data_version(record))
 
-    def report_cell(self, context: dg.AssetExecutionContext, key: str, record: ArtifactRecord, reused: bool) -> None:
-        """A cell's run as a materialization of its partition."""
+    def report_partition(self, context: dg.AssetExecutionContext, record: ArtifactRecord, *, reused: bool) -> None:
+        """An artifact of a partition as a materialization of it, in the step of another asset."""
         context.log_event(
             dg.AssetMaterialization(
-                asset_key(CHECKPOINTS),
-                partition=key,
+                asset_key(record.name),
+                partition=record.partition,
                 metadata=self._metadata(record, reused),
                 tags={"dagster/data_version": data_version(record).value},
             )
@@ -114,11 +132,10 @@ class Lab:
         self,
         context: dg.AssetExecutionContext,
         specs: Sequence[ArtifactSpec],
-        pools: Sequence[str],
         when_built: Callable[[ArtifactSpec], None],
     ) -> None:
         place = self.profile.place
-        jobs = [self._job(spec, pools) for spec in specs]
+        jobs = [job_of(spec, self.graph, place) for spec in specs]
         refuse_too_many_flops(jobs, environment.max_flops() or place.max_flops)
         for job in jobs:
             check_fits(estimate(job, place.assumed_mfu, place.prices))
@@ -132,13 +149,3 @@ class Lab:
         ended = run_jobs(context, self.launcher, jobs, on_end, on_cancel)
         if failed := {label: status for label, status in ended.items() if status.state is not JobState.SUCCEEDED}:
             raise JobFailed(failed)
-
-    def _job(self, spec: ArtifactSpec, pools: Sequence[str]) -> JobSpec:
-        place = self.profile.place
-        return JobSpec(
-            spec,
-            tuple(pools),
-            max_failures=place.max_failures,
-            max_preemptions=place.max_preemptions,
-            ranks=place.data_ranks if TASKS[spec.task].stage else 1,
-        )

@@ -22,7 +22,16 @@ def artifact_metadata(record: ArtifactRecord, url: str, *, reused: bool) -> dict
         "commit": dg.MetadataValue.text(f"{provenance.commit or 'unknown'}{' (dirty)' if provenance.dirty else ''}"),
         "host": dg.MetadataValue.text(provenance.host),
     }
+    if offline := record.summary.get("wandb_offline"):
+        built["wandb_sync"] = dg.MetadataValue.text(_sync_command(url, offline))
     return built | {name: _value(value) for name, value in record.summary.items() if value is not None}
+
+
+def _sync_command(url: str, offline: str) -> str:
+    """What shows at W&B the runs that were written to the artifact's folder `offline`."""
+    if "://" not in url:
+        return f"wandb sync {url}/{offline}"
+    return f"gcloud storage cp -r {url}/{offline} . && wandb sync {offline}"
 
 
 def job_metadata(status: JobStatus) -> dict[str, dg.MetadataValue]:

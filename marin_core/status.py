@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from marin_core.graph import CHECKPOINTS, LabGraph
+from marin_core.graph import LabGraph
 from marin_core.store import ArtifactRecord, ArtifactSpec, FieldChange, Store, payload_changes
 
 
@@ -33,7 +33,7 @@ class ArtifactStatus:
         """Why it would be built again, in lines: own fields one by one, then the inputs that are others now."""
         own = [str(change) for change in self.changes if not change.field.startswith("inputs.")]
         changed = _changed_roles(self.changes)
-        cells = [role for role in changed if any(is_cell(i) and i.spec.partition == role for i in self.inputs)]
+        cells = [role for role in changed if any(is_partition(i) and i.spec.partition == role for i in self.inputs)]
         names = [role for role in changed if role not in cells] + ([f"{len(cells)} runs"] if cells else [])
         inputs = [f"its inputs are others: {', '.join(names)}"] if names else []
         rebuilt = [f"its input {role} was rebuilt with other content" for role in self.rebuilt]
@@ -55,7 +55,8 @@ class ArtifactStatus:
 class StatusReader:
     """Reads each artifact's status once, whatever the number of paths that lead to it."""
 
-    def __init__(self, store: Store):
+    def __init__(self, store: Store | None):
+        """Without a store everything is missing."""
         self._store = store
         self._known: dict[str, ArtifactStatus] = {}
         self._earlier: dict[str, list[ArtifactRecord]] = {}
@@ -67,23 +68,26 @@ class StatusReader:
         return self._known[spec.fingerprint]
 
     def _judge(self, spec: ArtifactSpec, inputs: tuple[ArtifactStatus, ...]) -> ArtifactStatus:
+        if self._store is None:
+            return ArtifactStatus(spec, State.MISSING, inputs=inputs)
         record = self._store.record(spec.name, spec.fingerprint)
         if record is None:
-            return ArtifactStatus(spec, State.MISSING, tuple(self._closest_changes(spec)), (), inputs)
+            return ArtifactStatus(spec, State.MISSING, tuple(self._closest_changes(spec, self._store)), (), inputs)
         rebuilt = tuple(self._store.rebuilt_inputs(spec, record))
         return ArtifactStatus(spec, State.STALE if rebuilt else State.COMMITTED, (), rebuilt, inputs)
 
-    def _closest_changes(self, spec: ArtifactSpec) -> Sequence[FieldChange]:
+    def _closest_changes(self, spec: ArtifactSpec, store: Store) -> Sequence[FieldChange]:
         """Differences to the most similar committed artifact of the same name and partition."""
         if spec.name not in self._earlier:
-            self._earlier[spec.name] = self._store.records(spec.name)
+            self._earlier[spec.name] = store.records(spec.name)
         earlier = [r for r in self._earlier[spec.name] if r.partition == spec.partition]
         differences = [list(payload_changes(record.payload, spec.payload)) for record in reversed(earlier)]
         return min(differences, key=len, default=[])
 
 
-def graph_status(graph: LabGraph, store: Store) -> ArtifactStatus:
-    """The status of the whole graph, as a tree from everything that nothing is made of up to the sources."""
+def graph_status(graph: LabGraph, store: Store | None) -> ArtifactStatus:
+    """The status of the whole graph, as a tree from everything that nothing is made of up to the sources; without a
+    store, of one that is empty."""
     reader = StatusReader(store)
     specs = list(graph.unpartitioned())
     used = {upstream.fingerprint for spec in specs for upstream in spec.inputs.values()}
@@ -111,5 +115,6 @@ def _changed_roles(changes: Sequence[FieldChange]) -> list[str]:
     return list(dict.fromkeys(f.removesuffix(".fingerprint").removesuffix(".name") for f in fields))
 
 
-def is_cell(status: ArtifactStatus) -> bool:
-    return status.spec.name == CHECKPOINTS
+def is_partition(status: ArtifactStatus) -> bool:
+    """Whether it is one of many alike: a run of the ladder, or what is made of one."""
+    return status.spec.partition is not None

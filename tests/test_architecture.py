@@ -19,11 +19,14 @@ ROOMS: dict[str, set[str]] = {
     "termination": set(),
     "gang": {"errors"},
     "training": {"errors", "store", "data", "recipes", "gang", "termination"},
+    "evals": {"errors", "store", "data", "training", "recipes"},
+    "exports": {"errors", "store", "data", "training", "recipes"},
+    "publishing": {"errors", "store", "data", "recipes", "evals"},
     "scaling": {"errors", "recipes"},
     "build": {"errors", "store", "data", "tasks", "gang"},
     "jobs": {"errors", "store", "data", "build", "recipes", "tasks", "gang", "termination"},
 }
-DOORS = {"cli", "worker", "graph", "profile", "status", "tasks"}
+DOORS = {"cli", "worker", "graph", "profile", "status", "tasks", "plan_file"}
 
 
 def python_files(package: str) -> list[Path]:

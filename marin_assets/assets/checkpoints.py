@@ -1,38 +1,74 @@
-"""Group `checkpoints`: one training run per cell of the ladder, each a partition."""
+"""Group `checkpoints`: one training run per partition, the cells of the ladder and the held-out runs; and `plan`, where
+a run that belongs to no ladder is trained from its plan."""
 
 import dagster as dg
 
-from marin_assets.assets.factory import OWNERS, plain_errors
-from marin_assets.guards import refuse_unrequested_training
+from marin_assets.assets.factory import OWNERS, plain_errors, run_asset
+from marin_assets.guards import refuse_unrequested_work
 from marin_assets.keys import asset_key, group
-from marin_assets.partitions import cell_partitions
+from marin_assets.lab import Lab
 from marin_assets.resources import LabResource
 from marin_core.errors import MarinError
-from marin_core.graph import CHECKPOINTS, LabGraph
+from marin_core.graph import CHECKPOINTS, TRAINED_PLAN, LabGraph
+from marin_core.plan_file import read_plan
+from marin_core.store import ArtifactRecord, ArtifactSpec
 from marin_core.tasks import TASKS
 
 
+class PlanConfig(dg.Config):
+    """`plan` is the path of a TrainPlan in JSON, as `marin recipe BUDGET --optimal --out` writes it."""
+
+    plan: str = ""
+
+
 def assets(graph: LabGraph) -> list[dg.AssetsDefinition]:
+    checkpoints = run_asset(
+        CHECKPOINTS,
+        lambda g, run: run,
+        "A trained model: checkpoint, loss curve and final evaluation of one run, a cell of the scaling ladder or a "
+        "held-out run.",
+        graph,
+        kinds={"jax"},
+        deps=[graph.mixture.name, graph.recipe.name],
+        code_version=TASKS["train"].code_version,
+        prepare=train,
+    )
+
     @dg.asset(
-        key=asset_key(CHECKPOINTS),
-        deps=[asset_key(graph.mixture.name), asset_key(graph.recipe.name)],
-        partitions_def=cell_partitions(graph),
-        description="A trained model: checkpoint, loss curve and final evaluation of one cell of the scaling ladder.",
-        group_name=group(CHECKPOINTS),
+        key=asset_key(TRAINED_PLAN),
+        deps=[asset_key(graph.mixture.name)],
+        description="Trains the plan in the file that its configuration names, on the profile's mixture. The artifact "
+        f"is one of `{CHECKPOINTS}`: a plan that was trained before is reused.",
+        group_name=group(TRAINED_PLAN),
         kinds={"jax"},
         owners=OWNERS,
         code_version=TASKS["train"].code_version,
     )
-    def checkpoints(context: dg.AssetExecutionContext, lab: LabResource) -> dg.MaterializeResult:
+    def checkpoint_of_plan(
+        context: dg.AssetExecutionContext, config: PlanConfig, lab: LabResource
+    ) -> dg.MaterializeResult:
         with plain_errors():
-            refuse_unrequested_training(context)
-            spec = lab.lab.graph.cells[context.partition_key]
-            record, reused = lab.lab.obtain(context, [spec], lab.lab.profile.place.suite_pools)[spec.fingerprint]
-            if record.summary["status"] == "diverged":
-                raise MarinError(
-                    f"{spec.label} diverged at step {record.summary['steps'] - 1}: the loss is no number; the run is "
-                    f"recorded and stays out of the fits; change the recipe to train it differently"
-                )
-            return lab.lab.result(record, reused)
+            run = lab.lab.graph.run_of_plan(read_plan(config.plan))
+            train(context, lab.lab, run)
+            return lab.lab.materialize(context, run)
 
-    return [checkpoints]
+    return [checkpoints, checkpoint_of_plan]
+
+
+def train(context: dg.AssetExecutionContext, lab: Lab, run: ArtifactSpec) -> None:
+    """Train a run that is not in the store yet.
+
+    Raises:
+        MarinError: it diverged; it is recorded all the same.
+    """
+    refuse_unrequested_work(context)
+    record, _ = lab.obtain(context, [run])[run.fingerprint]
+    refuse_diverged(run, record)
+
+
+def refuse_diverged(run: ArtifactSpec, record: ArtifactRecord) -> None:
+    if record.summary["status"] == "diverged":
+        raise MarinError(
+            f"{run.label} diverged at step {record.summary['steps'] - 1}: the loss is no number; the run is "
+            f"recorded and stays out of the fits; change the recipe to train it differently"
+        )

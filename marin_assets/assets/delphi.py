@@ -1,14 +1,17 @@
-"""Group `delphi`: the scaling suite from recipe to verdict. Unpartitioned, so that `--select 'delphi/*'` needs no
+"""Group `delphi`: the scaling suite from recipe to report. Unpartitioned, so that `--select 'delphi/*'` needs no
 partition."""
+
+from collections.abc import Mapping
 
 import dagster as dg
 
 from marin_assets import checks
 from marin_assets.assets.factory import artifact_asset
-from marin_assets.guards import refuse_unrequested_training
+from marin_assets.assets.models import obtain_evaluations
+from marin_assets.guards import refuse_unrequested_work
 from marin_assets.keys import asset_key
 from marin_assets.lab import Lab
-from marin_core.graph import CHECKPOINTS, LabGraph
+from marin_core.graph import CHECKPOINTS, EVALS, LabGraph
 from marin_core.store import ArtifactRecord, ArtifactSpec
 
 
@@ -51,68 +54,105 @@ def assets(graph: LabGraph) -> list[dg.AssetsDefinition]:
         artifact_asset(
             graph.forecast,
             lambda g: g.forecast,
-            "Loss predicted for the held-out budget, with interval and time stamp, registered before the run.",
+            "Loss predicted for the held-out budgets, with intervals and time stamp, registered before the runs.",
             kinds={"report"},
         ),
         artifact_asset(
             graph.heldout,
             lambda g: g.heldout,
-            "The model that the token law chooses for the held-out budget, trained after the forecast.",
+            "The models that the token law chooses for the held-out budgets, trained after the forecast; each becomes "
+            f"a materialization of its partition of `{CHECKPOINTS}`.",
             kinds={"jax", "eval"},
             prepare=train_heldout,
         ),
         artifact_asset(
             graph.verdict,
             lambda g: g.verdict,
-            "Predicted and actual loss of the held-out run, the error in percent, inside the interval or not.",
+            "Predicted and actual loss of the held-out runs, the error in percent, inside the interval or not.",
             kinds={"report"},
             check_specs=[checks.forecast_came_first(graph.verdict.name)],
             checks=checks.check_verdict,
         ),
         artifact_asset(
+            graph.evals,
+            lambda g: g.evals,
+            "Evaluates every run of the ladder and every held-out run that is not evaluated yet; each becomes a "
+            f"materialization of its partition of `{EVALS}`. Its table has one row per metric of a run.",
+            kinds={"eval", "parquet"},
+            # Not on the partitions that it materializes itself: it would look out of date for ever.
+            deps=[suite, graph.heldout.name],
+            prepare=evaluate_runs,
+        ),
+        artifact_asset(
+            graph.downstream,
+            lambda g: g.downstream,
+            "Task scores forecast in two steps: a soft metric as a power law of compute, the score as a sigmoid of it.",
+            kinds={"report"},
+            deps=[suite, graph.isoflop.name, graph.heldout.name, graph.evals.name, EVALS],
+        ),
+        artifact_asset(
             graph.figures,
             lambda g: g.figures,
-            "IsoFLOP curves, and the law with the held-out point; PNG and SVG.",
+            "IsoFLOP curves, the law with the held-out points, and task scores against compute; PNG and SVG.",
             kinds={"report"},
         ),
         artifact_asset(
             graph.dataset,
             lambda g: g.dataset,
-            "One row per run, held-out included, ready to plot.",
+            "The tables behind the figures, one each, ready to plot; every row with the W&B page of its run.",
             kinds={"parquet"},
+        ),
+        artifact_asset(
+            graph.report,
+            lambda g: g.report,
+            "The suite in Markdown, every number from the artifacts: laws, sensitivity, forecasts and what happened.",
+            kinds={"report"},
         ),
     ]
 
 
 def train_missing_cells(context: dg.AssetExecutionContext, lab: Lab) -> None:
     """Train what the suite lacks, and show every run as a materialization of its partition."""
-    cells = lab.graph.cells
+    _train(context, lab, lab.graph.cells)
+
+
+def train_heldout(context: dg.AssetExecutionContext, lab: Lab) -> None:
+    """Train the models that the committed forecast names, and show each as a materialization of its partition."""
+    _train(context, lab, lab.graph.heldout_runs(lab.store))
+
+
+def evaluate_runs(context: dg.AssetExecutionContext, lab: Lab) -> None:
+    """Evaluate what is not evaluated yet, and show what is known of each run as a materialization of its partition."""
+    runs = [*lab.graph.cells.values(), *lab.graph.heldout_runs(lab.store).values()]
+    evaluated = [lab.graph.evaluated(run) for run in runs]
+    reused = {spec.fingerprint: lab.store.current(spec) is not None for spec in evaluated}
+    obtain_evaluations(context, lab, evaluated)
+    shown = context.instance.get_materialized_partitions(asset_key(EVALS))
+    for spec in evaluated:
+        record = lab.made(context, spec)
+        if not reused[spec.fingerprint] or spec.partition not in shown:
+            lab.report_partition(context, record, reused=reused[spec.fingerprint])
+
+
+def _train(context: dg.AssetExecutionContext, lab: Lab, runs: Mapping[str, ArtifactSpec]) -> None:
     shown = context.instance.get_materialized_partitions(asset_key(CHECKPOINTS))
-    committed = {key: lab.store.current(spec) for key, spec in cells.items()}
-    missing = [spec for key, spec in cells.items() if committed[key] is None]
+    committed = {key: lab.store.current(spec) for key, spec in runs.items()}
+    missing = [spec for key, spec in runs.items() if committed[key] is None]
     if missing:
-        refuse_unrequested_training(context)
-        context.log.info(f"{len(missing)} of {len(cells)} runs are not in the store yet; training them")
+        refuse_unrequested_work(context)
+        context.log.info(f"{len(missing)} of {len(runs)} runs are not in the store yet; training them")
 
     def show(spec: ArtifactSpec, record: ArtifactRecord, *, reused: bool) -> None:
         if record.summary["status"] == "diverged":
             context.log.warning(f"{spec.label} diverged; it is recorded and stays out of the fits")
         elif not reused or spec.partition not in shown:
-            lab.report_cell(context, str(spec.partition), record, reused=reused)
+            lab.report_partition(context, record, reused=reused)
 
     def show_built(spec: ArtifactSpec) -> None:
         show(spec, lab.store.artifact(spec).record, reused=False)
 
     for key, record in committed.items():
         if record is not None:
-            show(cells[key], record, reused=True)
+            show(runs[key], record, reused=True)
     # Each when it has ended: what did finish is there whatever becomes of the others, and is seen to be there.
-    lab.obtain(context, missing, lab.profile.place.suite_pools, show_built)
-
-
-def train_heldout(context: dg.AssetExecutionContext, lab: Lab) -> None:
-    """Train the model that the committed forecast names."""
-    run = lab.graph.heldout_run(lab.store)
-    if lab.store.current(run) is None:
-        refuse_unrequested_training(context)
-    lab.obtain(context, [run], lab.profile.place.heldout_pools)
+    lab.obtain(context, missing, show_built)

@@ -8,6 +8,7 @@ import dagster as dg
 from marin_assets.keys import asset_key, group
 from marin_assets.lab import Lab
 from marin_assets.metadata import job_metadata
+from marin_assets.partitions import run_partitions
 from marin_assets.resources import LabResource
 from marin_core.errors import MarinError
 from marin_core.graph import LabGraph
@@ -67,6 +68,49 @@ def artifact_asset(
                 prepare(context, lab.lab)
             result = lab.lab.materialize(context, wanted)
             found = checks(lab.lab) if checks else ()
+        return result._replace(check_results=list(found))
+
+    return body
+
+
+def run_asset(
+    name: str,
+    find: Callable[[LabGraph, ArtifactSpec], ArtifactSpec],
+    description: str,
+    graph: LabGraph,
+    *,
+    kinds: set[str],
+    deps: Sequence[str],
+    code_version: str,
+    prepare: Callable[[dg.AssetExecutionContext, Lab, ArtifactSpec], None] | None = None,
+    check_specs: Sequence[dg.AssetCheckSpec] = (),
+    checks: Callable[[Lab, ArtifactSpec], Sequence[dg.AssetCheckResult]] | None = None,
+) -> dg.AssetsDefinition:
+    """The asset of what is made of each training run, partitioned as those are.
+
+    `find` gets the artifact from the graph and the partition's training run; `prepare` runs first, `checks` looks at
+    the result.
+    """
+
+    @dg.asset(
+        key=asset_key(name),
+        deps=[asset_key(upstream) for upstream in deps],
+        partitions_def=run_partitions(graph),
+        description=description,
+        group_name=group(name),
+        kinds=kinds,
+        owners=OWNERS,
+        code_version=code_version,
+        check_specs=check_specs,
+    )
+    def body(context: dg.AssetExecutionContext, lab: LabResource) -> dg.MaterializeResult:
+        with plain_errors():
+            run = lab.lab.run(context.partition_key)
+            wanted = find(lab.lab.graph, run)
+            if prepare:
+                prepare(context, lab.lab, wanted)
+            result = lab.lab.materialize(context, wanted)
+            found = checks(lab.lab, wanted) if checks else ()
         return result._replace(check_results=list(found))
 
     return body

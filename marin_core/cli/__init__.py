@@ -6,6 +6,8 @@ from typing import NoReturn
 import click
 
 from marin_core.cli.data import data
+from marin_core.cli.gap import evaluation
+from marin_core.cli.ladder import ladder
 from marin_core.cli.plan import plan
 from marin_core.cli.pools import pools
 from marin_core.cli.recipe import recipe
@@ -19,6 +21,8 @@ def cli() -> None:
 
 
 cli.add_command(data)
+cli.add_command(evaluation)
+cli.add_command(ladder)
 cli.add_command(plan)
 cli.add_command(pools)
 cli.add_command(recipe)

@@ -1,14 +1,15 @@
 """The jobs that `dagster asset materialize --select 'delphi/*'` would submit, and what they would take."""
 
-import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from marin_core import environment
 from marin_core.build import BuildOptions
+from marin_core.cli.reach import reached
 from marin_core.errors import MarinError
 from marin_core.graph import CHECKPOINTS, LabGraph
+from marin_core.graph.placement import job_of
 from marin_core.jobs.estimate import (
     JobEstimate,
     check_fits,
@@ -21,60 +22,56 @@ from marin_core.jobs.estimate import (
 from marin_core.jobs.pools import check_equal
 from marin_core.jobs.spec import JobSpec
 from marin_core.profile import Place, Profile
-from marin_core.profile.load import UNSET_STORE
-from marin_core.recipes.recipe import format_budget
-from marin_core.status import State, graph_status, walk
-from marin_core.store import ArtifactSpec, Store
+from marin_core.status import ArtifactStatus, State, graph_status, walk
+from marin_core.store import ArtifactSpec
 from marin_core.store.store import plan_path
 from marin_core.tasks import TASKS
-
-# A client library of a cloud store tries for minutes before it says that nothing answers.
-_PATIENCE_SECONDS = 10.0
 
 
 @dataclass(frozen=True)
 class _Missing:
-    """What the store lacks. `heldout_run` is None while its model is not known, and where it is not missing."""
+    """What the store lacks. `heldout` has the missing held-out runs by partition, None while the model is not known."""
 
     specs: tuple[ArtifactSpec, ...]
-    heldout: bool
-    heldout_run: ArtifactSpec | None = None
+    heldout: Mapping[str, ArtifactSpec | None]
     unreachable: str | None = None
 
 
 @dataclass(frozen=True)
 class DryRun:
-    """What would be submitted: `jobs` with their `estimates`, and after them the held-out run.
+    """What would be submitted: `jobs` with their `estimates`, and after them the held-out runs.
 
-    `heldout_job` is None while the model of the held-out run is not known; then `heldout` rests on its budget and,
-    where the recipe has a published law, on the model that this chooses. `refusals` are reasons for which jobs would be
-    refused. `unreachable` says why the store could not be asked, in which case everything counts as missing.
+    There are no `heldout_jobs` while the models of the held-out runs are not known; then `heldout` rests on their
+    budgets and, where the recipe has a published law, on the models that this chooses. `refusals` are reasons for which
+    jobs would be refused. `unreachable` says why the store could not be asked, in which case everything counts as
+    missing. The evaluations of held-out runs are not in it.
     """
 
     profile: Profile
     jobs: tuple[JobSpec, ...]
     estimates: tuple[JobEstimate, ...]
-    heldout_job: JobSpec | None
-    heldout: JobEstimate | None
+    heldout_jobs: tuple[JobSpec, ...]
+    heldout: tuple[JobEstimate, ...]
     refusals: tuple[str, ...]
     unreachable: str | None
 
     @property
     def all_estimates(self) -> tuple[JobEstimate, ...]:
-        return (*self.estimates, *([self.heldout] if self.heldout else []))
+        return (*self.estimates, *self.heldout)
 
     def totals(self) -> dict[str, float | int | None]:
         """Sums over training runs; None where a run's part is not known.
 
-        `hours` is the wall time if all runs of the suite train at once, on `chips_at_once`, and the held-out run after.
+        `hours` is the wall time if all runs of the suite train at once, and the held-out runs after them; both on
+        `chips_at_once`.
         """
         suite = [e for e in self.estimates if e.flops is not None]
-        training = [*suite, *([self.heldout] if self.heldout else [])]
-        first, last = [e.hours for e in suite], [self.heldout.hours] if self.heldout else []
+        training = [*suite, *self.heldout]
+        first, last = [e.hours for e in suite], [e.hours for e in self.heldout]
         return {
             "jobs": len(self.all_estimates),
             "runs": len(training),
-            "chips_at_once": max(sum(e.chips for e in suite), self.heldout.chips if self.heldout else 0),
+            "chips_at_once": max(sum(e.chips for e in suite), sum(e.chips for e in self.heldout)),
             "tokens": _all(sum, [e.tokens for e in training]),
             "flops": _all(sum, [e.flops for e in training]),
             "hours": _all(sum, [_all(_longest, first), _all(_longest, last)]),
@@ -97,7 +94,7 @@ class DryRun:
                 "have no manifests; name a profile that has with --profile or MARIN_PROFILE"
             )
         options = _options(place)
-        jobs = [*self.jobs, *([self.heldout_job] if self.heldout_job else [])]
+        jobs = [*self.jobs, *self.heldout_jobs]
         return [
             manifest(job, place.kubernetes, store=place.store, plan=plan_path(job.artifact), options=options)
             for job in jobs
@@ -122,78 +119,45 @@ def dry_run(profile: Profile) -> DryRun:
         MarinError: the profile's pools are unknown or unequal, or MARIN_MAX_FLOPS is no number.
     """
     place = profile.place
-    missing = _missing(LabGraph.of(profile), place.store)
-    jobs = tuple(
-        _job(spec, place, place.suite_pools if spec.name == CHECKPOINTS else place.data_pools)
-        for spec in missing.specs
-        if not TASKS[spec.task].light
-    )
-    heldout_job = _job(missing.heldout_run, place, place.heldout_pools) if missing.heldout_run else None
+    graph = LabGraph.of(profile)
+    missing = _missing(graph, place.store)
+    jobs = tuple(job_of(spec, graph, place) for spec in missing.specs if not TASKS[spec.task].light)
+    heldout_jobs = tuple(job_of(run, graph, place) for run in missing.heldout.values() if run is not None)
     estimates = tuple(estimate(job, place.assumed_mfu, place.prices) for job in jobs)
-    heldout = _estimate_heldout(profile, heldout_job) if missing.heldout else None
+    heldout = tuple(_estimate_heldout(graph, place, key, run) for key, run in missing.heldout.items())
     limit = environment.max_flops() or place.max_flops
-    refusals = (*_misfits([*estimates, *([heldout] if heldout else [])]), *_excess(jobs, heldout, limit))
-    return DryRun(profile, jobs, estimates, heldout_job, heldout, refusals, missing.unreachable)
+    refusals = (*_misfits([*estimates, *heldout]), *_excess(jobs, heldout, limit))
+    return DryRun(profile, jobs, estimates, heldout_jobs, heldout, refusals, missing.unreachable)
 
 
 def _missing(graph: LabGraph, root: str) -> _Missing:
-    everything = (*graph.unpartitioned(), *graph.cells.values())
-    store = _reached(root, everything[0])
+    unknown = dict.fromkeys(graph.heldout_partitions)
+    everything = graph_status(graph, None)
+    first = next(walk(everything)).spec
+    store = reached(root, first)
     if isinstance(store, str):
-        return _Missing(everything, heldout=True, unreachable=store)
-    statuses = walk(graph_status(graph, store))
-    specs = tuple(status.spec for status in statuses if status.state is not State.COMMITTED)
+        return _Missing(_of_the_suite(everything), unknown, unreachable=store)
+    specs = _of_the_suite(graph_status(graph, store))
     if store.current(graph.forecast) is None:
-        return _Missing(specs, heldout=True)
-    run = graph.heldout_run(store)
-    if store.current(run) is not None:
-        return _Missing(specs, heldout=False)
-    return _Missing(specs, heldout=True, heldout_run=run)
+        return _Missing(specs, unknown)
+    runs = graph.heldout_runs(store)
+    return _Missing(specs, {key: run for key, run in runs.items() if store.current(run) is None})
 
 
-def _reached(root: str, spec: ArtifactSpec) -> Store | str:
-    """The store, or why it does not answer when it is asked for an artifact."""
-    if root == UNSET_STORE:
-        return "no store is set; set MARIN_STORE, or store in [place]"
-    answers: list[Store | str] = []
-
-    def ask() -> None:
-        try:
-            store = Store(root)
-            store.record(spec.name, spec.fingerprint)
-            answers.append(store)
-        except MarinError as error:
-            answers.append(str(error))
-
-    # A daemon, because the client library may go on trying and must not keep the command from ending.
-    thread = threading.Thread(target=ask, daemon=True)
-    thread.start()
-    thread.join(_PATIENCE_SECONDS)
-    return answers[0] if answers else f"store {root} did not answer within {_PATIENCE_SECONDS:g} s"
+def _of_the_suite(root: ArtifactStatus) -> tuple[ArtifactSpec, ...]:
+    """What is not committed of all that the suite is made of; publishing it is not asked for with it."""
+    missing = [status.spec for status in walk(root) if status.state is not State.COMMITTED]
+    return tuple(spec for spec in missing if not spec.name.startswith("publish/"))
 
 
-def _job(spec: ArtifactSpec, place: Place, pools: tuple[str, ...]) -> JobSpec:
-    return JobSpec(
-        spec,
-        pools,
-        max_failures=place.max_failures,
-        max_preemptions=place.max_preemptions,
-        ranks=place.data_ranks if TASKS[spec.task].stage else 1,
-    )
-
-
-def _estimate_heldout(profile: Profile, job: JobSpec | None) -> JobEstimate:
+def _estimate_heldout(graph: LabGraph, place: Place, key: str, run: ArtifactSpec | None) -> JobEstimate:
     """Of the job where it is known, else of the run that the recipe's published law chooses, else of the budget."""
-    scale, place = profile.scale, profile.place
-    if job is not None:
-        return estimate(job, place.assumed_mfu, place.prices)
-    label = f"{CHECKPOINTS} [{format_budget(scale.heldout_budget)}, held out]"
-    by_budget = estimate_flops(
-        scale.heldout_budget, check_equal(place.heldout_pools), place.assumed_mfu, place.prices, artifact=label
-    )
-    if scale.recipe.token_law is None:
-        return by_budget
-    return with_plan(by_budget, LabGraph.of(profile).plan(scale.recipe.optimal(scale.heldout_budget)))
+    if run is not None:
+        return estimate(job_of(run, graph, place), place.assumed_mfu, place.prices)
+    recipe, flops = graph.scale.recipe, graph.heldout_partitions[key].flops
+    pools = check_equal(place.heldout_pools_of(flops))
+    by_budget = estimate_flops(flops, pools, place.assumed_mfu, place.prices, artifact=f"{CHECKPOINTS} [{key}]")
+    return by_budget if recipe.token_law is None else with_plan(by_budget, graph.plan(recipe.optimal(flops)))
 
 
 def _misfits(estimates: Sequence[JobEstimate]) -> Iterator[str]:
@@ -204,14 +168,14 @@ def _misfits(estimates: Sequence[JobEstimate]) -> Iterator[str]:
             yield str(error)
 
 
-def _excess(jobs: Sequence[JobSpec], heldout: JobEstimate | None, limit: float | None) -> Iterator[str]:
-    """The suite and the held-out run are held against the limit each for itself, as when they are submitted."""
+def _excess(jobs: Sequence[JobSpec], heldout: Sequence[JobEstimate], limit: float | None) -> Iterator[str]:
+    """The suite and the held-out runs are held against the limit each for itself, as when they are submitted."""
     try:
         refuse_too_many_flops(jobs, limit)
     except MarinError as error:
         yield str(error)
     try:
-        refuse_flops(heldout.flops or 0.0 if heldout else 0.0, 1, limit)
+        refuse_flops(sum(one.flops or 0.0 for one in heldout), len(heldout), limit)
     except MarinError as error:
         yield str(error)
 

@@ -44,16 +44,17 @@ def _notes(found: DryRun) -> list[str]:
     estimates = found.all_estimates
     notes = [
         "hours are training's at a model FLOPs utilization of "
-        f"{place.assumed_mfu:g} (assumed_mfu), in total if all runs of the suite train at once and the held-out run "
+        f"{place.assumed_mfu:g} (assumed_mfu), in total if all runs of the suite train at once and the held-out runs "
         "after them; waiting, data stages and evaluations are not in them"
     ]
     if any(e.hbm_gib_needed is not None for e in estimates):
         notes.append("HBM is what a run cannot do without / what the published launches reserve / what the chip has")
     if any(e.is_tight for e in estimates):
         notes.append("! the published launches would have taken a larger slice; whether it fits shows when it starts")
-    if found.heldout and found.heldout_job is None:
-        basis = "by its budget alone" if found.heldout.plan is None else "by the model that the published law chooses"
-        notes.append(f"{found.heldout.artifact}: not known before the forecast, estimated {basis}")
+    if found.heldout and not found.heldout_jobs:
+        by_law = all(one.plan is not None for one in found.heldout)
+        basis = "by the models that the published law chooses" if by_law else "by their budgets alone"
+        notes.append(f"held-out runs: not known before the forecast, estimated {basis}")
     if unpriced := sorted({p.family for e in estimates if e.flops and e.cost is None for p in e.pools[:1]}):
         notes.append(f"no cost for {', '.join(unpriced)}: peak FLOP/s or a price in [place.prices] is missing")
     return notes

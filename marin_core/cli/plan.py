@@ -14,7 +14,7 @@ from marin_core.cli.dry_run_table import print_dry_run
 from marin_core.errors import MarinError
 from marin_core.graph import LabGraph
 from marin_core.profile import Profile, load_profile
-from marin_core.status import ArtifactStatus, State, graph_status, is_cell, walk
+from marin_core.status import ArtifactStatus, State, graph_status, is_partition, walk
 from marin_core.store import Store
 
 _MARKS = {State.COMMITTED: ("✓", "green"), State.MISSING: ("○", "yellow"), State.STALE: ("↻", "magenta")}
@@ -86,7 +86,7 @@ def _tree(root: ArtifactStatus, title: str) -> Tree:
             return
         shown.add(status.spec.fingerprint)
         _add_reasons(branch, status)
-        _add_cells(branch, [s for s in status.inputs if is_cell(s)])
+        _add_partitions(branch, [s for s in status.inputs if is_partition(s)])
         for upstream in _lifted(status):
             add(branch, upstream)
 
@@ -96,22 +96,28 @@ def _tree(root: ArtifactStatus, title: str) -> Tree:
 
 
 def _lifted(status: ArtifactStatus) -> list[ArtifactStatus]:
-    """Inputs to show below an artifact: its cells' own inputs instead of the cells, which are summed up."""
+    """Inputs to show below an artifact: instead of partitions, which are summed up, what those are made of."""
     found: dict[str, ArtifactStatus] = {}
-    for upstream in status.inputs:
-        for shown in upstream.inputs if is_cell(upstream) else (upstream,):
-            found[shown.spec.fingerprint] = shown
+
+    def visit(node: ArtifactStatus) -> None:
+        for upstream in node.inputs:
+            if is_partition(upstream):
+                visit(upstream)
+            else:
+                found[upstream.spec.fingerprint] = upstream
+
+    visit(status)
     return list(found.values())
 
 
-def _add_cells(branch: Tree, cells: list[ArtifactStatus]) -> None:
-    if not cells:
+def _add_partitions(branch: Tree, partitions: list[ArtifactStatus]) -> None:
+    if not partitions:
         return
-    missing = [cell for cell in cells if cell.state is not State.COMMITTED]
-    name = cells[0].spec.name
-    node = branch.add(f"{len(cells) - len(missing)} of {len(cells)} runs of {name} committed")
-    for cell in missing:
-        _add_reasons(node.add(_line(cell, str(cell.spec.partition))), cell)
+    missing = [one for one in partitions if one.state is not State.COMMITTED]
+    name = partitions[0].spec.name
+    node = branch.add(f"{len(partitions) - len(missing)} of {len(partitions)} partitions of {name} committed")
+    for one in missing:
+        _add_reasons(node.add(_line(one, str(one.spec.partition))), one)
 
 
 def _line(status: ArtifactStatus, name: str) -> str:

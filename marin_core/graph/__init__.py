@@ -9,38 +9,54 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
+from marin_core.graph.evaluations import collected_evals, evaluations
+from marin_core.graph.runs import (
+    CHECKPOINTS,
+    EVALS,
+    EXPORTS,
+    PUBLISHED_MODELS,
+    TRAINED_PLAN,
+    HeldOut,
+    export_spec,
+    heldout_evals,
+    heldout_partitions,
+    heldout_runs,
+    plan_key,
+    publication_spec,
+    train_spec,
+)
 from marin_core.graph.sources import SourceArtifacts, evaluation_artifacts, tokenizer_folder, training_artifacts
 from marin_core.graph.specs import artifact
-from marin_core.profile import PretrainedTokenizer, Profile, Scale
-from marin_core.recipes import Candidate, ScalingRecipe, TrainPlan
+from marin_core.profile import HubTarget, PretrainedTokenizer, Profile, Scale
+from marin_core.recipes import Candidate, TrainPlan
 from marin_core.store import ArtifactSpec, Store
 
-CHECKPOINTS = "checkpoints/delphi"
-
-
-def train_spec(plan: TrainPlan, key: str, mixture: ArtifactSpec) -> ArtifactSpec:
-    """The artifact of one training run: its plan and its mixture, and nothing else, decide what it is."""
-    return artifact(CHECKPOINTS, "train", {"plan": plan.to_json()}, {"mixture": mixture}, partition=key)
-
-
-def heldout_run(heldout: ArtifactSpec, store: Store) -> ArtifactSpec:
-    """The training run that a `delphi/heldout` artifact reports on."""
-    chosen = store.artifact(heldout.inputs["forecast"]).read_json("forecast.json")["run"]
-    recipe = ScalingRecipe.from_json(heldout.config["recipe"])
-    candidate = recipe.as_published(recipe.candidate(chosen["flops"], chosen["hidden_dim"]))
-    plan = TrainPlan.of(recipe, candidate, eval_sequences=heldout.config["eval_sequences"], seed=heldout.config["seed"])
-    return train_spec(plan, candidate.key, heldout.inputs["mixture"])
+__all__ = [
+    "CHECKPOINTS",
+    "EVALS",
+    "EXPORTS",
+    "PUBLISHED_MODELS",
+    "TRAINED_PLAN",
+    "LabGraph",
+    "heldout_evals",
+    "heldout_runs",
+]
 
 
 @dataclass(frozen=True)
 class LabGraph:
-    """Every artifact of a profile. Attributes are specs; `unpartitioned` and `cells` list them."""
+    """Every artifact of a profile. Attributes are specs; `unpartitioned` and `cells` list them.
+
+    Models and tables are published to `hub`, the one thing of a profile's place that is part of an identity: what lies
+    at one hub does not lie at another.
+    """
 
     scale: Scale
+    hub: HubTarget
 
     @classmethod
     def of(cls, profile: Profile) -> "LabGraph":
-        return cls(profile.scale)
+        return cls(profile.scale, profile.place.hub)
 
     @cached_property
     def sources(self) -> dict[str, SourceArtifacts]:
@@ -138,7 +154,7 @@ class LabGraph:
 
     @cached_property
     def forecast(self) -> ArtifactSpec:
-        config = {"heldout_budget": self.scale.heldout_budget, "recipe": self.scale.recipe.to_json()}
+        config = {"heldout_budgets": sorted(self.scale.heldout_budgets), "recipe": self.scale.recipe.to_json()}
         return artifact("delphi/forecast", "forecast", config, {"scaling_law": self.scaling_law})
 
     @cached_property
@@ -152,31 +168,83 @@ class LabGraph:
             "delphi/heldout", "collect_heldout", config, {"forecast": self.forecast, "mixture": self.mixture}
         )
 
-    def heldout_run(self, store: Store) -> ArtifactSpec:
-        """The held-out training run; which model it is stands in the committed forecast.
+    @cached_property
+    def heldout_partitions(self) -> dict[str, HeldOut]:
+        """The held-out runs by partition key; which models they are stands in the committed forecast."""
+        return heldout_partitions(self.scale.recipe, self.scale.heldout_budgets, self.scale.seed)
+
+    def heldout_runs(self, store: Store) -> dict[str, ArtifactSpec]:
+        """The held-out training runs by partition key.
 
         Raises:
             StoreError: the forecast is not committed.
         """
-        return heldout_run(self.heldout, store)
+        return heldout_runs(self.heldout, store)
+
+    def run(self, key: str, store: Store) -> ArtifactSpec:
+        """The training run of a partition: a cell of the ladder, or a held-out run.
+
+        Raises:
+            StoreError: it is a held-out run, and the forecast is not committed.
+        """
+        return self.cells[key] if key in self.cells else self.heldout_runs(store)[key]
+
+    def run_of_plan(self, plan: TrainPlan) -> ArtifactSpec:
+        """The training run of any plan, on this profile's mixture."""
+        return train_spec(plan, plan_key(plan), self.mixture)
+
+    def evaluations(self, run: ArtifactSpec) -> dict[str, ArtifactSpec]:
+        """Every evaluation of a run by name: `perplexity`, and the tasks of the profile."""
+        return evaluations(run, self.scale.evals, self.sources, self.tokenized)
+
+    def evaluated(self, run: ArtifactSpec) -> ArtifactSpec:
+        """All evaluations of a run together."""
+        return collected_evals(run, self.evaluations(run), self.sources)
+
+    def export(self, run: ArtifactSpec) -> ArtifactSpec:
+        return export_spec(run, self.tokenizer)
+
+    def publication(self, run: ArtifactSpec) -> ArtifactSpec:
+        return publication_spec(run, self.export(run), self.evaluated(run), dataclasses.asdict(self.hub))
 
     @cached_property
     def verdict(self) -> ArtifactSpec:
         return artifact("delphi/verdict", "judge", {}, {"forecast": self.forecast, "heldout": self.heldout})
 
     @cached_property
+    def evals(self) -> ArtifactSpec:
+        cells = {key: self.evaluated(run) for key, run in self.cells.items()}
+        return artifact(
+            "delphi/evals", "collect_suite_evals", {}, {"suite": self.suite, "heldout": self.heldout, **cells}
+        )
+
+    @cached_property
+    def downstream(self) -> ArtifactSpec:
+        inputs = {"suite": self.suite, "isoflop": self.isoflop, "heldout": self.heldout, "evals": self.evals}
+        config = {"heldout_budgets": sorted(self.scale.heldout_budgets)}
+        return artifact("delphi/downstream", "forecast_downstream", config, inputs)
+
+    @cached_property
     def figures(self) -> ArtifactSpec:
-        inputs = {s.name.removeprefix("delphi/"): s for s in self._measured}
-        return artifact("delphi/figures", "draw_figures", {}, inputs)
+        return artifact("delphi/figures", "draw_figures", {}, self._measured)
 
     @cached_property
     def dataset(self) -> ArtifactSpec:
-        inputs = {s.name.removeprefix("delphi/"): s for s in self._measured}
-        return artifact("delphi/dataset", "tabulate", {}, inputs)
+        return artifact("delphi/dataset", "tabulate", {}, self._measured)
+
+    @cached_property
+    def report(self) -> ArtifactSpec:
+        return artifact("delphi/report", "write_report", {}, {**self._measured, "figures": self.figures})
+
+    @cached_property
+    def published_dataset(self) -> ArtifactSpec:
+        target = dataclasses.asdict(self.hub)
+        return artifact("publish/dataset", "publish_dataset", target, {"dataset": self.dataset})
 
     @property
-    def _measured(self) -> tuple[ArtifactSpec, ...]:
-        return self.suite, self.isoflop, self.scaling_law, self.forecast, self.heldout, self.verdict
+    def _measured(self) -> dict[str, ArtifactSpec]:
+        found = (self.suite, self.isoflop, self.scaling_law, self.forecast, self.heldout, self.verdict)
+        return {spec.name.removeprefix("delphi/"): spec for spec in (*found, self.evals, self.downstream)}
 
     def unpartitioned(self) -> Iterator[ArtifactSpec]:
         """Every artifact that is one asset, sources first."""
@@ -185,5 +253,5 @@ class LabGraph:
         yield self.tokenizer
         yield from self.tokenized.values()
         yield self.mixture
-        yield from (self.recipe, self.suite, self.isoflop, self.scaling_law, self.forecast, self.heldout)
-        yield from (self.verdict, self.figures, self.dataset)
+        yield from (self.recipe, self.suite, self.isoflop, self.scaling_law, self.forecast, self.heldout, self.verdict)
+        yield from (self.evals, self.downstream, self.figures, self.dataset, self.report, self.published_dataset)

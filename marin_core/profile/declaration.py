@@ -7,8 +7,10 @@ from typing import Literal
 from marin_core.data.mixing.config import MixtureConfig
 from marin_core.data.near_duplicates.config import MinHashConfig
 from marin_core.data.sources.declaration import Source
+from marin_core.errors import MarinError
+from marin_core.evals.config import EvalsConfig
 from marin_core.jobs.kubernetes.place import KubernetesPlace
-from marin_core.recipes import ScalingRecipe
+from marin_core.recipes import ScalingRecipe, format_budget
 
 
 @dataclass(frozen=True)
@@ -39,16 +41,32 @@ class Scale:
 
     recipe: ScalingRecipe
     fit_budgets: tuple[float, ...]
-    heldout_budget: float
+    heldout_budgets: tuple[float, ...]
     sources: tuple[Source, ...]
     tokenizer: TrainedTokenizer | PretrainedTokenizer
     mixture: MixtureConfig
     validation_share: float
     eval_sequences: int
     near_duplicates: MinHashConfig = field(default_factory=MinHashConfig)
+    # What every checkpoint is evaluated on, beside the validation sets during its training.
+    evals: EvalsConfig = field(default_factory=EvalsConfig)
     # BOS and EOS around a document: `document`, or `levanter` for caches equal to those that Levanter builds.
     framing: Literal["document", "levanter"] = "document"
     seed: int = 0
+
+
+@dataclass(frozen=True)
+class HubTarget:
+    """Where models and tables are published: a namespace (user or organization) of the hub that HF_ENDPOINT names.
+
+    Without a namespace nothing can be published. Readers find what is complete at `tag`. `licence` is that of models
+    and tables, by the hub's name for it (`apache-2.0`); None states none.
+    """
+
+    namespace: str | None = None
+    private: bool = False
+    tag: str = "released"
+    licence: str | None = None
 
 
 @dataclass(frozen=True)
@@ -56,16 +74,19 @@ class Place:
     """Where it is built. Changes no result: no fingerprint depends on it.
 
     Without `kubernetes` jobs are processes on this machine, and all pools are `cpu-N`. In a profile a pool
-    (`data_pool`, `suite_pool`, `heldout_pool`) is one name, or a list of equal ones of which a job gets any.
+    (`data_pool`, `suite_pool`, `heldout_pool`, `eval_pool`) is one name, or a list of equal ones of which a job gets
+    any; `heldout_pool` may be a table of those by budget.
     """
 
     # Root of the store: a folder, or a URL (`gs://bucket/lab`), which a cluster needs. MARIN_STORE replaces it. The
     # default, for jobs on this machine, is a folder beside DAGSTER_HOME.
     store: str
-    # Pools of the data stages (always `cpu-N`), of the scaling suite's runs, of the held-out run.
+    # Pools of the data stages (always `cpu-N`), of the scaling suite's runs, of the held-out runs (by budget, or under
+    # None for all), of evaluations and exports, which run in one process (default: the suite's).
     data_pools: tuple[str, ...]
     suite_pools: tuple[str, ...]
-    heldout_pools: tuple[str, ...]
+    heldout_pools: Mapping[float | None, tuple[str, ...]]
+    eval_pools: tuple[str, ...]
     # How often training saves what a restart resumes from: a time, a number of steps, or whichever comes first.
     checkpoint_every_seconds: float | None
     checkpoint_every_steps: int | None = None
@@ -85,6 +106,33 @@ class Place:
     assumed_mfu: float = 0.4
     # US dollars per chip-hour, by family of pools (`v5p`, `h100`); per core-hour for `cpu`.
     prices: Mapping[str, float] = field(default_factory=dict)
+    hub: HubTarget = field(default_factory=HubTarget)
+    # Pages of training runs at Weights & Biases: written to disk and kept with the run for `wandb sync`, sent while it
+    # trains, or none; and the project that they are in. WANDB_MODE and WANDB_PROJECT replace these.
+    tracking: Literal["offline", "online", "off"] = "offline"
+    wandb_project: str = "marin"
+
+    @property
+    def tracking_variables(self) -> dict[str, str]:
+        """What tells a worker of it: wandb's own variables."""
+        return {
+            "WANDB_MODE": "disabled" if self.tracking == "off" else self.tracking,
+            "WANDB_PROJECT": self.wandb_project,
+        }
+
+    def heldout_pools_of(self, flops: float) -> tuple[str, ...]:
+        """The pools of held-out runs of a budget.
+
+        Raises:
+            MarinError: the profile names none for it.
+        """
+        pools = self.heldout_pools.get(flops) or self.heldout_pools.get(None)
+        if pools is None:
+            known = ", ".join(format_budget(budget) for budget in self.heldout_pools if budget is not None)
+            raise MarinError(
+                f"heldout_pool has pools for {known} FLOPs, none for {format_budget(flops)}; add one in [place]"
+            )
+        return pools
 
 
 @dataclass(frozen=True)

@@ -2,20 +2,21 @@
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from marin_core import environment
 from marin_core.data.sources.tables import FieldError, build_record, check_names, field_names, reading
 from marin_core.jobs.kubernetes.place import KubernetesPlace
-from marin_core.jobs.pools import Pool, all_pools, check_equal
-from marin_core.profile.declaration import Place
+from marin_core.jobs.pools import Pool, all_pools, check_equal, parse_pool
+from marin_core.profile.declaration import HubTarget, Place
 from marin_core.store.regions import same_region
 
 type Table = Mapping[str, Any]
 
 # A profile names pools in the singular: it is one, but for those who have several equal ones.
-_POOLS = {f"{kind}_pool": f"{kind}_pools" for kind in ("data", "suite", "heldout")}
+_POOLS = {f"{kind}_pool": f"{kind}_pools" for kind in ("data", "suite", "heldout", "eval")}
 _AT_LEAST = {
     "data_ranks": 1,
     "concurrent_assets": 1,
@@ -27,12 +28,15 @@ _AT_LEAST = {
 _POSITIVE = ("checkpoint_every_seconds", "max_flops", "assumed_mfu", "max_queue_hours", "max_run_hours")
 # What the API server accepts as the name of an object (RFC 1123 label).
 _OBJECT_NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+# What W&B accepts as the name of a project.
+_WANDB_PROJECT = re.compile(r"[^/\\#?%:]{1,128}")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _ZONE = re.compile(r"([a-z]+-[a-z]+\d+)-[a-z]\w*")
 
 
 def build_place(table: Table) -> Place:
-    """Reads MARIN_STORE and MARIN_IMAGE, which win over the profile's `store` and `image`.
+    """Reads MARIN_STORE, MARIN_IMAGE, WANDB_MODE and WANDB_PROJECT, which win over the profile's `store`, `image`,
+    `tracking` and `wandb_project`.
 
     Raises:
         FieldError: a field is unknown, missing or wrong; the path leads to it.
@@ -40,16 +44,39 @@ def build_place(table: Table) -> Place:
     names = {plural: singular for singular, plural in _POOLS.items()}
     check_names(table, [names.get(name, name) for name in field_names(Place)])
     kubernetes = _kubernetes(table["kubernetes"]) if "kubernetes" in table else None
-    pools = {plural: _pools(table, key, on_cluster=kubernetes is not None) for key, plural in _POOLS.items()}
+    on_cluster = kubernetes is not None
+    pools = {
+        "data_pools": _pools(table, "data_pool", on_cluster=on_cluster),
+        "suite_pools": _pools(table, "suite_pool", on_cluster=on_cluster),
+        "heldout_pools": _heldout_pools(table, on_cluster=on_cluster),
+        "eval_pools": _eval_pools(table, on_cluster=on_cluster),
+    }
     rest = {key: value for key, value in table.items() if key not in _POOLS}
-    store = _store(table.get("store"), on_cluster=kubernetes is not None)
-    place = build_record(Place, {**rest, **pools, "store": store, "kubernetes": kubernetes})
+    store = _store(table.get("store"), on_cluster=on_cluster)
+    if "hub" in rest:
+        with reading("hub"):
+            rest["hub"] = _hub(_subtable(rest, "hub"))
+    place = build_record(Place, {**rest, "store": store, "kubernetes": kubernetes} | pools)
+    place = _tracked(place)
     _check_numbers(place)
     if place.assumed_mfu > 1:
         raise FieldError(f"assumed_mfu is {place.assumed_mfu:g}; give a share of the peak, up to 1", "assumed_mfu")
     _check_prices(place.prices)
     _check_regions(place)
     return place
+
+
+def _tracked(place: Place) -> Place:
+    """With what the environment says of tracking, which pods are told, too."""
+    tracking, project = environment.tracking() or place.tracking, environment.wandb_project() or place.wandb_project
+    if not _WANDB_PROJECT.fullmatch(project):
+        path = () if environment.wandb_project() else ("wandb_project",)
+        raise FieldError(f"wandb_project is {project!r}; give 1 to 128 characters without any of / \\ # ? % :", *path)
+    place = replace(place, tracking=tracking, wandb_project=project)
+    if place.kubernetes is None:
+        return place
+    env = {**place.tracking_variables, **place.kubernetes.env}
+    return replace(place, kubernetes=replace(place.kubernetes, env=env))
 
 
 def _kubernetes(table: Any) -> KubernetesPlace:
@@ -90,6 +117,46 @@ def _pools(table: Table, key: str, *, on_cluster: bool) -> tuple[str, ...]:
     for pool in pools:
         _check_pool(pool, key, on_cluster=on_cluster)
     return tuple(pool.name for pool in pools)
+
+
+def _heldout_pools(table: Table, *, on_cluster: bool) -> dict[float | None, tuple[str, ...]]:
+    """By budget where the profile has a table, else under None."""
+    if not isinstance(table.get("heldout_pool"), Mapping):
+        return {None: _pools(table, "heldout_pool", on_cluster=on_cluster)}
+    pools: dict[float | None, tuple[str, ...]] = {}
+    with reading("heldout_pool"):
+        for budget in table["heldout_pool"]:
+            try:
+                flops = float(budget)
+            except ValueError:
+                raise FieldError(f"{budget!r} is not a budget in FLOPs; give one like 1e21", budget) from None
+            pools[flops] = _pools(table["heldout_pool"], budget, on_cluster=on_cluster)
+    return pools
+
+
+def _eval_pools(table: Table, *, on_cluster: bool) -> tuple[str, ...]:
+    """Those of one process: an evaluation is not shared by several."""
+    key = "eval_pool" if "eval_pool" in table else "suite_pool"
+    names = _pools(table, key, on_cluster=on_cluster)
+    for name in names:
+        if (processes := parse_pool(name).processes) > 1:
+            raise FieldError(
+                f"evaluations run in one process, and {name} has {processes}; give a pool of one host in eval_pool", key
+            )
+    return names
+
+
+def _hub(table: Table) -> HubTarget:
+    hub = build_record(HubTarget, table)
+    if not hub.tag or hub.tag == "main":
+        raise FieldError(f"tag is {hub.tag!r}; give a name that no branch has, such as released", "tag")
+    return hub
+
+
+def _subtable(table: Table, key: str) -> Table:
+    if not isinstance(table[key], Mapping):
+        raise FieldError(f"{key} is not a table; give one, [place.{key}]")
+    return table[key]
 
 
 def _check_pool(pool: Pool, key: str, *, on_cluster: bool) -> None:

@@ -10,8 +10,9 @@ from marin_core.data.near_duplicates.config import MinHashConfig
 from marin_core.data.sources.catalogue import select_sources
 from marin_core.data.sources.declaration import Source
 from marin_core.data.sources.tables import FieldError, build_record, check_fields, check_names, field_names, reading
+from marin_core.evals.config import EvalsConfig, HarnessTask
 from marin_core.profile.declaration import PretrainedTokenizer, Scale, TrainedTokenizer
-from marin_core.recipes import RECIPES, CompletedAdamHParams, ScalingRecipe, TokenLaw
+from marin_core.recipes import RECIPES, VERSIONS, CompletedAdamHParams, HeldOutRun, ScalingRecipe, TokenLaw
 
 type Table = Mapping[str, Any]
 
@@ -34,6 +35,9 @@ def build_scale(table: Table) -> Scale:
         with reading("near_duplicates"):
             check_fields(MinHashConfig, _table(table, "near_duplicates"))
             parts["near_duplicates"] = MinHashConfig(**table["near_duplicates"])
+    if "evals" in table:
+        with reading("evals"):
+            parts["evals"] = _evals(_table(table, "evals"))
     scale = build_record(Scale, {**table, **parts})
     _check_numbers(scale)
     return scale
@@ -48,11 +52,12 @@ def _table(table: Table, key: str) -> Table:
 
 
 def _check_numbers(scale: Scale) -> None:
-    if not scale.fit_budgets:
-        raise FieldError("fit_budgets is empty; give at least one budget in FLOPs", "fit_budgets")
-    for index, budget in enumerate(scale.fit_budgets):
-        _check_budget(budget, "fit_budgets", index)
-    _check_budget(scale.heldout_budget, "heldout_budget")
+    for name in ("fit_budgets", "heldout_budgets"):
+        budgets = getattr(scale, name)
+        if not budgets:
+            raise FieldError(f"{name} is empty; give at least one budget in FLOPs", name)
+        for index, budget in enumerate(budgets):
+            _check_budget(budget, name, index)
     if not 0 < scale.validation_share < 1:
         message = f"validation_share is {scale.validation_share:g}; give a share between 0 and 1"
         raise FieldError(message, "validation_share")
@@ -63,6 +68,22 @@ def _check_numbers(scale: Scale) -> None:
 def _check_budget(budget: float, *path: str | int) -> None:
     if not (math.isfinite(budget) and budget > 0):
         raise FieldError(f"{path[0]} has {budget!r}; give positive numbers of FLOPs, like 3e18", *path)
+
+
+def _evals(table: Table) -> EvalsConfig:
+    tasks = table.get("tasks", {})
+    if not isinstance(tasks, Mapping):
+        raise FieldError("field 'tasks' is not a table; give one, [scale.evals.tasks.NAME], for each task", "tasks")
+    built = []
+    for name, task in tasks.items():
+        with reading("tasks", name):
+            if not isinstance(task, Mapping):
+                raise FieldError(f"task {name!r} is not a table; write [scale.evals.tasks.{name}], empty for defaults")
+            built.append(build_record(HarnessTask, {"name": name, **task}))
+    config = build_record(EvalsConfig, {**{k: v for k, v in table.items() if k != "tasks"}, "tasks": tuple(built)})
+    if config.max_bytes < 1:
+        raise FieldError(f"max_bytes is {config.max_bytes}; give at least 1", "max_bytes")
+    return config
 
 
 def _sources(table: Table) -> dict[str, Source]:
@@ -137,6 +158,9 @@ def _recipe(table: Table) -> ScalingRecipe:
             return RECIPES[base]
         if "name" not in fork or "version" not in fork:
             raise FieldError(f"a fork of recipe {base!r} needs a name and a version of its own")
+        if isinstance(fork["version"], str) and fork["version"] in VERSIONS:
+            message = f"version {fork['version']!r} is that of a shipped recipe; give the fork one of its own"
+            raise FieldError(message, "version")
         return _fork(RECIPES[base], fork)
 
 
@@ -147,9 +171,9 @@ def _fork(recipe: ScalingRecipe, constants: dict[str, Any]) -> ScalingRecipe:
     if isinstance(constants.get("token_law"), Mapping):
         with reading("token_law"):
             constants["token_law"] = build_record(TokenLaw, constants["token_law"])
-    if isinstance(constants.get("batch_overrides"), Mapping):
-        with reading("batch_overrides"):
-            constants["batch_overrides"] = _by_budget(constants["batch_overrides"])
+    if isinstance(constants.get("heldout_runs"), Mapping):
+        with reading("heldout_runs"):
+            constants["heldout_runs"] = _by_budget(constants["heldout_runs"])
     check_fields(ScalingRecipe, constants)
     return dataclasses.replace(recipe, **constants)
 
@@ -167,9 +191,22 @@ def _hparams(base: CompletedAdamHParams, constants: Any) -> CompletedAdamHParams
             raise FieldError(f"the rule cannot be made of these constants: {error}") from None
 
 
-def _by_budget(batches: Table) -> dict[float, Any]:
-    """TOML's keys are texts: `{ 1e21 = 512 }` has the key "1e21"."""
+def _by_budget(runs: Table) -> dict[float, HeldOutRun]:
+    """TOML's keys are texts: `1e21 = { batch_size = 512 }` has the key "1e21"."""
+    by_budget = {}
+    for budget, run in runs.items():
+        with reading(budget):
+            if not isinstance(run, Mapping):
+                raise FieldError(f"held-out run {budget} is {run!r}; give a table like {{ batch_size = 512 }}")
+            by_budget[_budget(budget)] = build_record(HeldOutRun, run)
+    return by_budget
+
+
+def _budget(text: str) -> float:
     try:
-        return {float(budget): batch for budget, batch in batches.items()}
+        flops = float(text)
     except ValueError:
-        raise FieldError(f"the budgets are {', '.join(batches)}; give numbers of FLOPs") from None
+        flops = math.nan
+    if not (math.isfinite(flops) and flops > 0):
+        raise FieldError(f"the budget is {text!r}; give a positive number of FLOPs, like 1e21")
+    return flops

@@ -175,9 +175,10 @@ class Store:
         """
         record = self.record(spec.name, spec.fingerprint)
         if record is None:
+            partition = f" --partition {spec.partition}" if spec.partition else ""
             raise StoreError(
                 f"{spec.label} ({spec.fingerprint}) is not in the store {self.root}; materialize it first, for "
-                f"instance with: dagster asset materialize --select {spec.name}"
+                f"instance with: dagster asset materialize --select {spec.name}{partition}"
             )
         return Artifact(record, self.url(spec), self.fs)
 
@@ -191,6 +192,22 @@ class Store:
         if record is None:
             raise StoreError(f"{name} ({fingerprint}) is not in the store {self.root}; materialize {name} again")
         return Artifact(record, f"{self.root}/{_folder(name, fingerprint)}", self.fs)
+
+    def retire(self, spec: ArtifactSpec) -> None:
+        """Give up a committed artifact, so that it is built again when it is wanted next."""
+        lease = Lease.acquire(self.objects, f"{_folder(spec.name, spec.fingerprint)}.lease", lambda holder: None)
+        try:
+            self.set_aside(spec)
+        finally:
+            lease.release()
+
+    def set_aside(self, spec: ArtifactSpec) -> None:
+        """Take away a record, if there is one, for whoever holds its lease; it stays readable as history."""
+        folder = _folder(spec.name, spec.fingerprint)
+        stored = self.objects.read(f"{folder}/{RECORD}")
+        if stored is not None:
+            self.objects.create(f"{spec.name}/superseded/{digest(stored.data.decode())}.json", stored.data)
+            self.objects.delete(f"{folder}/{RECORD}")
 
     def save_plan(self, spec: ArtifactSpec) -> str:
         """Write down what is to be built, for a worker; returns the path that `load_plan` takes."""
@@ -262,7 +279,7 @@ class Writer(Workspace):
         self.started = utc_now()
         if self.committed is None:
             self._inputs = {role: self._input(spec) for role, spec in self.spec.inputs.items()}
-            self._retire_record()
+            store.set_aside(spec)
             self.fs.makedirs(self.url, exist_ok=True)
 
     @property
@@ -367,14 +384,6 @@ class Writer(Workspace):
             raise StoreError(
                 f"{self.path(path)} vanished while {self.spec.label} was being committed; nothing was, build it again"
             ) from None
-
-    def _retire_record(self) -> None:
-        """Set aside the record of a build whose inputs have changed since; it stays readable as history."""
-        folder = _folder(self.spec.name, self.spec.fingerprint)
-        stored = self._store.objects.read(f"{folder}/{RECORD}")
-        if stored is not None:
-            self._store.objects.create(f"{self.spec.name}/superseded/{digest(stored.data.decode())}.json", stored.data)
-            self._store.objects.delete(f"{folder}/{RECORD}")
 
 
 def _cause(error: Exception) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from marin_core.graph import CHECKPOINTS
+from marin_core.graph import CHECKPOINTS, EVALS
 from marin_core.profile import load_profile
 from marin_core.recipes import Candidate
 from marin_core.store import ArtifactSpec, Store
@@ -23,6 +23,7 @@ data_pool = "cpu-4"
 data_ranks = 8
 suite_pool = "v5p-16"
 heldout_pool = "v5p-128"
+eval_pool = "v5p-8"
 assumed_mfu = 0.5
 prices = { v5p = 4.0 }
 
@@ -69,19 +70,21 @@ def commit_all(lab: Path, spec: ArtifactSpec, forecast: Candidate) -> None:
         commit_all(lab, upstream, forecast)
     with store.writer(spec) as writer:
         with writer.open("forecast.json") as file:
-            file.write(json.dumps({"run": {"flops": forecast.flops, "hidden_dim": forecast.hidden_dim}}).encode())
+            run = {"flops": forecast.flops, "hidden_dim": forecast.hidden_dim}
+            file.write(json.dumps({"forecasts": [{"flops": forecast.flops, "run": run}]}).encode())
         writer.commit({})
 
 
 def test_an_empty_store_needs_every_data_stage_every_run_and_the_held_out_run(lab: Path) -> None:
     graph = graph_of(lab)
-    light = {"mixture/nano", *(spec.name for spec in graph.unpartitioned() if spec.name.startswith("delphi/"))}
-    stages = {spec.name for spec in graph.unpartitioned()} - light
+    rest = ("mixture/", "delphi/", "publish/")
+    stages = {spec.name for spec in graph.unpartitioned() if not spec.name.startswith(rest)}
     runs = {spec.label for spec in graph.cells.values()}
+    evaluations = {spec.label for run in graph.cells.values() for spec in graph.evaluations(run).values()}
     jobs = jobs_of(lab, "small.toml")
-    assert set(jobs[:-1]) == stages | runs
-    assert len(jobs) == len(stages) + len(runs) + 1
-    assert jobs[-1] == "checkpoints/delphi [3.2e12, held out]"
+    assert set(jobs[:-1]) == stages | runs | evaluations
+    assert len(jobs) == len(stages) + len(runs) + len(evaluations) + 1
+    assert jobs[-1] == "checkpoints/delphi [3.2e12-optimal]"
 
 
 def test_what_is_committed_needs_no_job(lab: Path) -> None:
@@ -90,15 +93,16 @@ def test_what_is_committed_needs_no_job(lab: Path) -> None:
     first, *_ = graph.cells.values()
     commit_all(lab, first, next(iter(graph.candidates.values())))
     # A run is made from every data stage of this profile.
-    left = [job for job in before if job.startswith(CHECKPOINTS) and job != first.label]
+    left = [job for job in before if job.startswith((CHECKPOINTS, EVALS)) and job != first.label]
     assert jobs_of(lab, "small.toml") == left
 
 
 def test_after_the_forecast_the_held_out_run_is_the_one_that_it_names(lab: Path) -> None:
     graph = graph_of(lab)
-    chosen = graph.scale.recipe.candidates(graph.scale.heldout_budget)[0]
+    chosen = graph.scale.recipe.candidates(graph.scale.heldout_budgets[0])[0]
     commit_all(lab, graph.forecast, chosen)
-    run = graph.heldout_run(Store(str(lab / "state" / "store")))
+    commit_all(lab, graph.evals, chosen)
+    (run,) = graph.heldout_runs(Store(str(lab / "state" / "store"))).values()
     (job,) = found(lab, "small.toml")["jobs"]
     assert (job["artifact"], job["tokens"]) == (run.label, chosen.tokens)
     assert job["job"] is not None
@@ -117,19 +121,23 @@ def test_looking_writes_nothing(lab: Path) -> None:
 def test_the_suite_on_tpus_has_chips_hours_and_cost_per_run_and_in_total(lab: Path) -> None:
     answer = found(lab, "cluster.toml")
     runs = [job for job in answer["jobs"] if job["flops"]]
-    assert len(runs) == 79
+    heldout = runs[78:]
+    assert [(run["artifact"].split()[1], run["tokens"]) for run in heldout] == [
+        *((f"[1e21-optimal-s{seed}]", 46_256_881_664) for seed in (0, 42, 62746)),
+        *((f"[1e22-optimal-s{seed}]", 160_369_213_440) for seed in (0, 42, 62746)),
+        ("[1e23-optimal]", 628_172_521_472),
+    ]
+    assert {(run["pool"], run["chips"]) for run in heldout} == {("v5p-128", 64)}
     hours = 3e20 / (8 * 459e12 * 0.5) / 3600
     (large,) = [run for run in runs if run["artifact"] == "checkpoints/delphi [3e20-d2304]"]
     assert (large["pool"], large["chips"], large["tokens"]) == ("v5p-16", 8, 18_617_466_880)
     assert large["hours"] == pytest.approx(hours)
     assert large["cost"] == pytest.approx(4.0 * 8 * hours)
-    heldout = runs[-1]
-    assert (heldout["pool"], heldout["chips"], heldout["tokens"]) == ("v5p-128", 64, 46_256_881_664)
     totals = answer["totals"]
-    assert (totals["runs"], totals["chips_at_once"]) == (79, 78 * 8)
+    assert (totals["runs"], totals["chips_at_once"]) == (85, 78 * 8)
     assert totals["flops"] == pytest.approx(sum(run["flops"] for run in runs))
-    # All runs of the suite at once, then the held-out run.
-    assert totals["hours"] == pytest.approx(hours + heldout["hours"])
+    # All runs of the suite at once, then the held-out runs.
+    assert totals["hours"] == pytest.approx(hours + heldout[-1]["hours"])
     assert totals["cost"] == pytest.approx(sum(run["cost"] for run in runs))
     stages = [job for job in answer["jobs"] if not job["flops"]]
     assert {(job["pool"], job["chips"]) for job in stages if job["artifact"].startswith("tokenized/")} == {
@@ -146,7 +154,7 @@ def test_a_profile_without_a_store_is_answered_as_if_everything_were_missing_and
 def test_a_store_that_cannot_be_read_is_named_with_the_cause(lab: Path) -> None:
     answer = found(lab, "cluster.toml", MARIN_STORE="gs://nowhere/lab", GOOGLE_APPLICATION_CREDENTIALS="missing.json")
     assert answer["store_unreachable"].startswith("store gs://nowhere/lab cannot be read: File missing.json was not ")
-    assert answer["totals"]["runs"] == 79
+    assert answer["totals"]["runs"] == 85
 
 
 @pytest.mark.slow
@@ -154,15 +162,15 @@ def test_a_store_that_does_not_answer_is_not_waited_for_as_long_as_its_client_wo
     # Nothing listens on the discard port; the client library would go on trying for minutes.
     answer = found(lab, "cluster.toml", MARIN_STORE="gs://nowhere/lab", STORAGE_EMULATOR_HOST="http://127.0.0.1:9")
     assert answer["store_unreachable"] == "store gs://nowhere/lab did not answer within 10 s"
-    assert answer["totals"]["runs"] == 79
+    assert answer["totals"]["runs"] == 85
 
 
 def test_the_table_states_what_its_figures_rest_on(lab: Path) -> None:
     result = dry_run(lab, "cluster.toml")
     assert (result.returncode, result.stderr) == (0, "")
     assert "at a model FLOPs utilization of 0.5 (assumed_mfu)" in result.stdout
-    assert "not known before the forecast, estimated by the model that the published law chooses" in result.stdout
-    (row,) = [line for line in result.stdout.splitlines() if "[3e20-d1280]" in line]
+    assert "not known before the forecast, estimated by the models that the published law chooses" in result.stdout
+    (row,) = [line for line in result.stdout.splitlines() if "checkpoints/delphi [3e20-d1280]" in line]
     assert "103.2! / 95" in row
     assert "! the published launches would have taken a larger slice" in result.stdout
 
@@ -185,19 +193,22 @@ def test_a_held_out_pool_that_is_too_small_is_refused_before_the_forecast(lab: P
     change(lab, 'heldout_pool = "v5p-128"', 'heldout_pool = "v6e-8"')
     result = dry_run(lab, "cluster.toml", "--json")
     assert result.returncode == 1
-    (refusal,) = json.loads(result.stdout)["refusals"]
-    assert refusal.startswith("checkpoints/delphi [1e21, held out] does not fit v6e-8")
+    refusals = json.loads(result.stdout)["refusals"]
+    assert len(refusals) == 7
+    assert refusals[0].startswith("checkpoints/delphi [1e21-optimal-s0] does not fit v6e-8")
 
 
 def test_a_suite_beyond_max_flops_is_refused_unless_the_environment_lifts_it(lab: Path) -> None:
     change(lab, "assumed_mfu = 0.5", "assumed_mfu = 0.5\nmax_flops = 1e21")
     result = dry_run(lab, "cluster.toml")
     assert result.returncode == 1
-    assert result.stderr.splitlines()[0] == (
+    assert result.stderr.splitlines()[:2] == [
         "refused: these 78 runs need 7.84e21 training FLOPs, more than the 1e21 of max_flops in [place]; raise it, "
-        "or for this once set MARIN_MAX_FLOPS=7.9e21"
-    )
-    assert dry_run(lab, "cluster.toml", MARIN_MAX_FLOPS="7.9e21").returncode == 0
+        "or for this once set MARIN_MAX_FLOPS=7.9e21",
+        "refused: these 7 runs need 1.33e23 training FLOPs, more than the 1e21 of max_flops in [place]; raise it, "
+        "or for this once set MARIN_MAX_FLOPS=1.4e23",
+    ]
+    assert dry_run(lab, "cluster.toml", MARIN_MAX_FLOPS="1.4e23").returncode == 0
 
 
 def test_a_max_flops_that_is_no_number_is_refused(lab: Path) -> None:

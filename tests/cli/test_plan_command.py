@@ -19,7 +19,7 @@ BUDGETS = list(load_profile("laptop").scale.fit_budgets)
 PROFILE = f"""
 [scale]
 fit_budgets = {BUDGETS}
-heldout_budget = {4 * max(BUDGETS)}
+heldout_budgets = [{4 * max(BUDGETS)}]
 validation_share = 0.04
 eval_sequences = 16
 
@@ -123,7 +123,9 @@ def test_on_an_empty_store_everything_is_missing(lab: Path) -> None:
 
 def test_the_plan_has_every_artifact_of_the_graph_once(lab: Path) -> None:
     graph = graph_of(lab)
-    expected = {spec.fingerprint for spec in (*graph.unpartitioned(), *graph.cells.values())}
+    evaluated = [graph.evaluated(run) for run in graph.cells.values()]
+    results = [result for run in graph.cells.values() for result in graph.evaluations(run).values()]
+    expected = {spec.fingerprint for spec in (*graph.unpartitioned(), *graph.cells.values(), *evaluated, *results)}
     found = [status["fingerprint"] for status in statuses(lab)]
     assert set(found) == expected
     assert len(found) == len(expected)
@@ -147,7 +149,7 @@ def test_for_people_the_plan_is_a_tree_that_names_profile_and_store(lab: Path) -
     assert lines[0] == f"profile small, store {lab / 'state' / 'store'}"
     assert lines[-1].endswith(" missing")
     runs = len(graph_of(lab).cells)
-    assert any(line.endswith(f"0 of {runs} runs of checkpoints/delphi committed") for line in lines)
+    assert any(line.endswith(f"0 of {runs} partitions of checkpoints/delphi committed") for line in lines)
 
 
 def test_looking_at_the_plan_writes_nothing(lab: Path) -> None:

@@ -7,7 +7,7 @@ import pytest
 WHOLE = """\
 [scale]
 fit_budgets = [1e11, 2e11, 4e11]
-heldout_budget = 1.6e12
+heldout_budgets = [1.6e12]
 validation_share = 0.04
 eval_sequences = 16
 

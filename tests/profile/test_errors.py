@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 
 from marin_core.errors import MarinError
-from marin_core.profile import load_profile
-from marin_core.recipes import TokenLaw
+from marin_core.evals.config import EvalsConfig, HarnessTask
+from marin_core.profile import HubTarget, load_profile
+from marin_core.recipes import HeldOutRun, TokenLaw
 from tests.profile.conftest import ON_A_CLUSTER, WHOLE, line_of, replaced
 
 
@@ -43,7 +44,20 @@ def test_the_profiles_to_get_wrong_are_right(tmp_path: Path) -> None:
         ("[1e11, 2e11, 4e11]", "[]", "fit_budgets", "fit_budgets is empty; give at least one budget in FLOPs"),
         ("[1e11, 2e11, 4e11]", "1e11", "fit_budgets", "field 'fit_budgets' is 100000000000.0; give a list of numbers"),
         ("[1e11, 2e11, 4e11]", "[\n1e11,\n-2e11]", "-2e11", "fit_budgets has -200000000000.0; give positive numbers"),
-        ("1.6e12", "inf", "heldout_budget", "heldout_budget has inf; give positive numbers"),
+        ("1.6e12", "inf", "heldout_budgets", "heldout_budgets has inf; give positive numbers"),
+        ("[1.6e12]", "[]", "heldout_budgets", "heldout_budgets is empty; give at least one budget in FLOPs"),
+        (
+            "eval_sequences = 16",
+            "eval_sequences = 16\nevals = { tasks = { mmlu = { few_shots = 5 } } }",
+            "evals",
+            "unknown field 'few_shots'; there are name, ",
+        ),
+        (
+            "eval_sequences = 16",
+            "eval_sequences = 16\nevals = { tasks = [] }",
+            "evals",
+            "field 'tasks' is not a table; give one, [scale.evals.tasks.NAME], for each task",
+        ),
         (
             "eval_sequences = 16",
             'eval_sequences = 16\nframing = "l"',
@@ -230,6 +244,18 @@ def test_what_is_wrong_in_the_place_is_told_with_its_line(
             "data_pool is 2xcpu-4, but a data stage runs on the",
         ),
         ('suite_pool = "cpu-1"', 'suite_pool = "v5p-12"', "suite_pool", "unknown pool 'v5p-12'; did you mean v5p-"),
+        (
+            'suite_pool = "cpu-1"',
+            'suite_pool = "v5p-16"',
+            "suite_pool",
+            "evaluations run in one process, and v5p-16 has 2; give a pool of one host in eval_pool",
+        ),
+        (
+            'heldout_pool = "cpu-1"',
+            'heldout_pool = { large = "cpu-1" }',
+            "heldout_pool",
+            "'large' is not a budget in FLOPs; give one like 1e21",
+        ),
     ],
 )
 def test_what_is_wrong_with_a_cluster_is_told_with_its_line(
@@ -238,7 +264,7 @@ def test_what_is_wrong_with_a_cluster_is_told_with_its_line(
     check(tmp_path, replaced(ON_A_CLUSTER, old, new), key, message)
 
 
-@pytest.mark.parametrize("typo", ["heldout_budgets", "validation_shares"])
+@pytest.mark.parametrize("typo", ["heldout_budgetss", "validation_shares"])
 def test_a_misspelt_key_is_told_the_right_one(tmp_path: Path, typo: str) -> None:
     (tmp_path / "mine.toml").write_text(replaced(WHOLE, typo[:-1], typo))
     assert refused(tmp_path / "mine.toml").endswith(f"; did you mean {typo[:-1]!r}?")
@@ -252,7 +278,7 @@ def test_a_misspelt_key_is_told_the_right_one(tmp_path: Path, typo: str) -> None
         ("validation_share = 0.04", "validation_share = ", "profile mine.toml, line 4: not valid TOML: Invalid value"),
         (
             "validation_share = 0.04",
-            "heldout_budget = 1",
+            "heldout_budgets = [1]",
             "profile mine.toml, line 4: not valid TOML: Cannot overwrite",
         ),
         ("sample_bytes = 10_000", 'sample = """', "profile mine.toml: not valid TOML: Unterminated string (at end of"),
@@ -296,10 +322,11 @@ def test_a_bucket_in_a_multi_region_around_the_cluster_is_right(tmp_path: Path) 
 
 def test_pools_are_known_by_their_proper_names(tmp_path: Path) -> None:
     text = replaced(ON_A_CLUSTER, 'suite_pool = "cpu-1"', 'suite_pool = ["v5e-16", "v5litepod-16"]')
-    (tmp_path / "mine.toml").write_text(replaced(text, 'heldout_pool = "cpu-1"', 'heldout_pool = "4 × v6e-256"'))
+    text = replaced(text, 'heldout_pool = "cpu-1"', 'heldout_pool = "4 × v6e-256"\neval_pool = "cpu-1"')
+    (tmp_path / "mine.toml").write_text(text)
     place = load_profile(str(tmp_path / "mine.toml")).place
     assert place.suite_pools == ("v5litepod-16", "v5litepod-16")
-    assert place.heldout_pools == ("4xv6e-256",)
+    assert place.heldout_pools == {None: ("4xv6e-256",)}
 
 
 EVERYTHING = (
@@ -307,9 +334,16 @@ EVERYTHING = (
         ON_A_CLUSTER,
         'base = "nano"\n',
         'base = "nano"\nname = "mine"\nversion = "v1"\nseq_len = 64\nmax_params = 1e6\n'
-        "token_law = { coefficient = 0.1, exponent = 0.5 }\nbatch_overrides = { 1e11 = 4 }\n"
+        "token_law = { coefficient = 0.1, exponent = 0.5 }\n"
+        "heldout_runs = { 1e11 = { batch_size = 4, seeds = [3, 5] } }\n"
         '[scale.recipe.hparams]\nreference_beta2 = 0.9\nrule = "marin_core.recipes.hparams:CompletedAdamHParams"\n',
-    ).replace("[place]\n", "[scale.near_duplicates]\nbands = 20\nmin_containment = 0.5\n\n[place]\ndata_ranks = 2\n")
+    ).replace(
+        "[place]\n",
+        "[scale.near_duplicates]\nbands = 20\nmin_containment = 0.5\n\n"
+        '[scale.evals]\nmax_bytes = 1000\n[scale.evals.tasks.arc_easy]\nfew_shot = 3\nmetric = "acc"\n\n'
+        '[place]\ndata_ranks = 2\neval_pool = "cpu-1"\ntracking = "online"\nwandb_project = "lab"\n'
+        'hub = { namespace = "lab", tag = "v1" }\n',
+    )
     + 'worker_command = ["python"]\nenv_from_secret = "wandb"\non_cancel = "leave"\nspot = true\n'
     + 'queue = "tpu"\nmax_run_hours = 3\n'
 )
@@ -332,6 +366,9 @@ def test_no_value_of_any_key_ends_in_anything_but_a_profile_or_one_line(tmp_path
 
 def test_everything_together_is_right(tmp_path: Path) -> None:
     (tmp_path / "mine.toml").write_text(EVERYTHING)
-    recipe = load_profile(str(tmp_path / "mine.toml")).scale.recipe
+    profile = load_profile(str(tmp_path / "mine.toml"))
+    assert profile.scale.evals == EvalsConfig(1000, (HarnessTask("arc_easy", few_shot=3, metric="acc"),))
+    assert profile.place.hub == HubTarget("lab", tag="v1")
+    recipe = profile.scale.recipe
     assert recipe.token_law == TokenLaw(0.1, 0.5)
-    assert recipe.batch_overrides == {1e11: 4}
+    assert recipe.heldout_runs == {1e11: HeldOutRun(batch_size=4, seeds=(3, 5))}

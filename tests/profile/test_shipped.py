@@ -24,7 +24,8 @@ def plans(profile: Profile) -> list[TrainPlan]:
 
 
 def pools(place: Place) -> tuple[str, ...]:
-    return place.data_pools + place.suite_pools + place.heldout_pools
+    heldout = [pool for pools in place.heldout_pools.values() for pool in pools]
+    return (*place.data_pools, *place.suite_pools, *place.eval_pools, *heldout)
 
 
 @pytest.mark.parametrize("name", shipped_profiles())
@@ -61,11 +62,29 @@ def test_every_run_of_the_suite_fits_the_suites_pools() -> None:
             assert least_hbm_bytes(plan) <= pool.chips * pool.hbm_gib * 2**30
 
 
-def test_the_suite_is_allowed_once_but_not_twice() -> None:
+def test_every_held_out_run_fits_the_pools_of_its_budget() -> None:
+    profile = load_profile("gke")
+    recipe = profile.scale.recipe
+    for flops in profile.scale.heldout_budgets:
+        plan = TrainPlan.of(recipe, recipe.optimal(flops), eval_sequences=4096)
+        for pool in map(parse_pool, profile.place.heldout_pools_of(flops)):
+            assert plan.batch_size % pool.chips == 0
+            assert least_hbm_bytes(plan) <= pool.chips * (pool.hbm_gib or 0) * 2**30
+
+
+def test_the_suite_and_the_held_out_runs_are_allowed_once_but_not_twice() -> None:
     profile = load_profile("gke")
     suite = sum(plan.flops for plan in plans(profile))
+    heldout = sum(run.flops for run in LabGraph.of(profile).heldout_partitions.values())
     assert profile.place.max_flops is not None
-    assert suite <= profile.place.max_flops < 2 * suite
+    assert suite < heldout <= profile.place.max_flops < 2 * heldout
+
+
+def test_a_budget_without_a_pool_of_its_own_is_told_where_to_get_one() -> None:
+    place = load_profile("gke").place
+    assert place.heldout_pools_of(1e23) == ("v5p-1024",)
+    with pytest.raises(MarinError, match="heldout_pool has pools for 1e21, 1e22, 1e23 FLOPs, none for 1e24; add one"):
+        place.heldout_pools_of(1e24)
 
 
 def test_every_pool_of_the_full_scale_has_a_price() -> None:

@@ -1,0 +1,76 @@
+"""What is made of each training run, partitioned as those are: groups `evals`, `exports`, `publish`."""
+
+import dagster as dg
+
+from marin_assets import checks
+from marin_assets.assets.factory import artifact_asset, run_asset
+from marin_assets.guards import refuse_unrequested_work
+from marin_assets.lab import Lab
+from marin_core.graph import CHECKPOINTS, EVALS, EXPORTS, PUBLISHED_MODELS, LabGraph
+from marin_core.store import ArtifactSpec
+from marin_core.tasks import TASKS
+
+
+def assets(graph: LabGraph) -> list[dg.AssetsDefinition]:
+    validation_texts = [made.curated.name for made in graph.sources.values()]
+    return [
+        run_asset(
+            EVALS,
+            lambda g, run: g.evaluated(run),
+            "Every evaluation of a model: perplexity by domain in nats per token and bits per byte, and the tasks of "
+            "the profile, with standard errors and what training data had of each. A failed one is a result, too.",
+            graph,
+            kinds={"eval"},
+            deps=[CHECKPOINTS, *validation_texts],
+            code_version=TASKS["collect_evals"].code_version,
+            prepare=evaluate,
+            check_specs=[checks.evaluations_succeeded(EVALS)],
+            checks=checks.check_evals,
+        ),
+        run_asset(
+            EXPORTS,
+            lambda g, run: g.export(run),
+            "A model as a Hugging Face folder that reloads to the logits of its checkpoint.",
+            graph,
+            kinds={"jax"},
+            deps=[CHECKPOINTS, graph.tokenizer.name],
+            code_version=TASKS["export_checkpoint"].code_version,
+            prepare=lambda context, lab, export: refuse_unrequested_work(context, "exports models"),
+        ),
+        run_asset(
+            PUBLISHED_MODELS,
+            lambda g, run: g.publication(run),
+            "A model repository on the hub: weights, configuration, tokenizer, and a card made of the records.",
+            graph,
+            kinds={"huggingface"},
+            deps=[CHECKPOINTS, EXPORTS, EVALS, graph.mixture.name],
+            code_version=TASKS["publish_model"].code_version,
+            prepare=lambda context, lab, publication: refuse_unrequested_work(context, "publishes models"),
+        ),
+        artifact_asset(
+            graph.published_dataset,
+            lambda g: g.published_dataset,
+            "The suite's tables as a dataset repository on the hub, one configuration per figure.",
+            kinds={"huggingface"},
+            prepare=lambda context, lab: refuse_unrequested_work(context, "publishes tables"),
+        ),
+    ]
+
+
+def evaluate(context: dg.AssetExecutionContext, lab: Lab, evaluated: ArtifactSpec) -> None:
+    """Run the evaluations of a checkpoint that are not in the store yet."""
+    obtain_evaluations(context, lab, [evaluated])
+
+
+def obtain_evaluations(context: dg.AssetExecutionContext, lab: Lab, evaluated: list[ArtifactSpec]) -> None:
+    """Run what the store lacks of all evaluations of several checkpoints, and again what failed for want of something
+    that it needs."""
+    wanted = [spec for each in evaluated for spec in each.inputs.values() if "checkpoint" in spec.inputs]
+    for spec in wanted:
+        record = lab.store.current(spec)
+        if record is not None and record.summary.get("retryable"):
+            lab.store.retire(spec)
+    if missing := [spec for spec in wanted if lab.store.current(spec) is None]:
+        refuse_unrequested_work(context, "evaluates models")
+        context.log.info(f"{len(missing)} of {len(wanted)} evaluations are not in the store yet; running them")
+        lab.obtain(context, missing)
