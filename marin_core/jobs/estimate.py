@@ -10,6 +10,7 @@ from marin_core.errors import MarinError
 from marin_core.jobs.pools import Pool, all_pools, check_equal
 from marin_core.jobs.spec import JobSpec
 from marin_core.recipes.footprint import hbm_bytes, least_hbm_bytes, training_seconds
+from marin_core.recipes.layout import training_layout
 from marin_core.recipes.plan import TrainPlan
 
 
@@ -114,11 +115,10 @@ def check_fits(estimate: JobEstimate) -> None:
                 f"{estimate.artifact} does not fit {pool.name}: it needs at least {needed:.1f} GiB of HBM per chip, "
                 f"which has {pool.hbm_gib:g}; {_remedy(plan, pool)}"
             )
-        if plan.batch_size % pool.devices:
-            raise MarinError(
-                f"{estimate.artifact} cannot run on {pool.name}: its batch of {plan.batch_size} sequences does not "
-                f"divide among {pool.devices} devices; {_remedy(plan, pool)}"
-            )
+        try:
+            training_layout(plan, pool.devices, pool.slices)
+        except MarinError as error:
+            raise MarinError(f"{estimate.artifact} cannot run on {pool.name}: {error}; {_remedy(plan, pool)}") from None
 
 
 def refuse_too_many_flops(jobs: Sequence[JobSpec], max_flops: float | None) -> None:
@@ -157,7 +157,11 @@ def _remedy(plan: TrainPlan, pool: Pool) -> str:
 
 def _fits(plan: TrainPlan, pool: Pool) -> bool:
     has = math.inf if pool.hbm_gib is None else pool.hbm_gib * pool.chips * 2**30
-    return least_hbm_bytes(plan) <= has and plan.batch_size % pool.devices == 0
+    try:
+        training_layout(plan, pool.devices, pool.slices)
+    except MarinError:
+        return False
+    return least_hbm_bytes(plan) <= has
 
 
 def _rounded_up(flops: float) -> float:

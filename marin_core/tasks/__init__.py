@@ -51,7 +51,7 @@ TASKS: dict[str, Task] = {
     "fetch_tokenizer": Task("data:fetch_pretrained", code_version="1"),
     "tokenize": _stage("tokenize", code_version="2"),
     "mix": Task("data:mix", code_version="2", light=True),
-    "train": Task("training:train_plan", code_version="2", resumable=True, gang=True, tracked=True, pool="suite"),
+    "train": Task("training:train_plan", code_version="3", resumable=True, gang=True, tracked=True, pool="suite"),
     "score_perplexity": Task("evals:score_perplexity", code_version="1", pool="eval"),
     "run_harness_task": Task("harness:run_harness_task", code_version="1", pool="eval"),
     "collect_evals": Task("evals:collect_evals", code_version="1", light=True),

@@ -1,13 +1,17 @@
-"""Which checkpoint to resume from. Never falls back to step 0 when there was a checkpoint."""
+"""Which checkpoint to resume from, never step 0 when there was one; and which are kept of a finished run.
+
+Permanent and temporary checkpoints lie in one folder, as `step-N`; a resume asks only for the newest.
+"""
 
 import itertools
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import fsspec
 
 from marin_core.errors import MarinError
+from marin_core.recipes import TrainPlan
 from marin_core.store.filesystem import read_files
 
 # Values of a checkpoint that are in memory at once, each as large as a device's share of an array.
@@ -48,6 +52,20 @@ def checkpoint_to_resume(fs: fsspec.AbstractFileSystem, folder: str, log: Callab
             f"none of the {len(damaged)} checkpoints in {folder} is readable; delete that folder to train from step 0"
         )
     return None
+
+
+def permanent_steps(plan: TrainPlan) -> list[int]:
+    """Steps whose checkpoints stay in the artifact: every `steps_per_checkpoint`, counted as Levanter does by the
+    index of the last completed step, and the last."""
+    return sorted({*range(plan.steps_per_checkpoint, plan.steps, plan.steps_per_checkpoint), plan.steps - 1})
+
+
+def keep_only(fs: fsspec.AbstractFileSystem, folder: str, steps: Iterable[int]) -> None:
+    """Remove from a run's folder of checkpoints whatever is no checkpoint of these steps."""
+    kept = {f"step-{step}" for step in steps}
+    for entry in fs.ls(folder, detail=True) if fs.exists(folder) else []:
+        if entry["name"].rsplit("/", 1)[-1] not in kept:
+            fs.rm(entry["name"], recursive=True)
 
 
 def _completed(fs: fsspec.AbstractFileSystem, folder: str) -> dict[str, bytes]:

@@ -1,4 +1,4 @@
-"""The lab's own order of sequences as the dataset that Levanter's loader asks."""
+"""The lab's own order of sequences, and its evaluations' share of the validation sets, as Levanter's loader asks."""
 
 import asyncio
 from collections.abc import Collection, Sequence
@@ -13,11 +13,13 @@ if TYPE_CHECKING:
     from levanter.data.text.datasets import LmDataConfig
 
 
-def ordered_data(order: MixtureOrder, conversations: Collection[str], **settings: Any) -> "LmDataConfig":
+def ordered_data(
+    order: MixtureOrder, conversations: Collection[str], eval_sequences: int, **settings: Any
+) -> "LmDataConfig":
     """Levanter's data configuration with the training order replaced by `order`.
 
-    `conversations` names the components whose loss counts for the assistant's tokens only; `settings` are the fields of
-    `LmDataConfig`.
+    `conversations` names the components whose loss counts for the assistant's tokens only; evaluations read the first
+    `eval_sequences` of each validation set, whatever their batches; `settings` are the fields of `LmDataConfig`.
     """
     from levanter.data.text.datasets import CausalLmDataset, LmDataConfig, NamedLmDataset, TokenSeqDataset
 
@@ -35,6 +37,9 @@ def ordered_data(order: MixtureOrder, conversations: Collection[str], **settings
                     block_cross_document_attention=self.block_cross_document_attention,
                 )
             return NamedLmDataset(_ordered(examples, order), Pos)
+
+        def tagged_eval_sets(self, Pos: "Axis") -> Any:
+            return [(dataset.take(eval_sequences), tags) for dataset, tags in super().tagged_eval_sets(Pos)]
 
     return OrderedLmData(**settings)
 

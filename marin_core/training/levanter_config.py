@@ -1,8 +1,9 @@
-"""A TrainPlan in Levanter's own configuration. The only place that spells Levanter's settings.
+"""A TrainPlan in Levanter's own configuration. With `model.py` and `mesh.py` the only place that spells its settings.
 
 Imports Levanter, and with it JAX, inside the function: workers call it, nothing else does.
 """
 
+import dataclasses
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
@@ -10,11 +11,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from marin_core.data.mixing.order import MixtureOrder
-from marin_core.errors import MarinError
 from marin_core.recipes import TrainPlan
+from marin_core.recipes.layout import evaluation_batch
 from marin_core.training.examples import ordered_data
+from marin_core.training.mesh import layout_to_train, mesh_config
 from marin_core.training.model import model_config
-from marin_core.training.preemption import preemptible_checkpointer
+from marin_core.training.preemption import idle_checkpointer, preemptible_checkpointer
 
 if TYPE_CHECKING:
     from levanter.main.train_lm import TrainLmConfig
@@ -34,7 +36,8 @@ class TrainData:
 
 @dataclass(frozen=True)
 class Checkpointing:
-    """Where and how often. Changes no result, so it is no part of a plan. None turns a policy off.
+    """Where, and how often the checkpoints are saved that only a resume needs; those that are kept are the plan's.
+    Changes no result, so it is no part of a plan. None turns a policy off.
 
     `stops_at` and `before_save`: see `preemptible_checkpointer`.
     """
@@ -55,7 +58,7 @@ def levanter_config(
     of the others.
 
     Raises:
-        MarinError: the plan's batch or width does not divide among the devices.
+        MarinError: the devices cannot share the plan's batch or width.
     """
     import jmp
     from levanter.callbacks.watch import WatchConfig
@@ -67,11 +70,12 @@ def levanter_config(
     from levanter.trainer import TrainerConfig
 
     optimizer = plan.optimizer
-    devices = _devices(plan)
+    layout = layout_to_train(plan)
     return TrainLmConfig(
         data=ordered_data(
             data.order,
             data.conversations,
+            plan.eval_sequences,
             tokenizer=data.tokenizer,
             components={
                 name: DatasetComponent(
@@ -82,6 +86,7 @@ def levanter_config(
                 for name, url in sorted(data.components.items())
             },
             cache_dir=None,
+            block_cross_document_attention=True,
             # A cache that is missing is an error of the pipeline, never something to build on the side.
             auto_build_caches=False,
         ),
@@ -108,17 +113,18 @@ def levanter_config(
             train_batch_size=plan.batch_size,
             num_train_steps=plan.steps,
             steps_per_eval=plan.steps_per_eval,
-            per_device_eval_parallelism=plan.eval_batch_size // devices,
-            max_eval_batches=max(1, plan.eval_sequences // plan.eval_batch_size),
+            per_device_eval_parallelism=evaluation_batch(plan, layout) // layout.batch_shards,
+            mesh=mesh_config(layout),
             checkpointer=preemptible_checkpointer(
                 checkpointing.stops_at,
                 checkpointing.before_save,
+                checkpointing.every_steps,
                 base_path=checkpointing.folder,
                 append_run_id_to_base_path=False,
                 save_interval=None
                 if checkpointing.every_seconds is None
                 else timedelta(seconds=checkpointing.every_seconds),
-                keep=None if checkpointing.every_steps is None else [{"every": checkpointing.every_steps}],
+                keep=[{"every": plan.steps_per_checkpoint}],
                 # Two, so that one that turns out to be unreadable does not cost the whole run.
                 keep_last_temporary_checkpoints=2,
             ),
@@ -139,20 +145,10 @@ def levanter_config(
     )
 
 
-def _devices(plan: TrainPlan) -> int:
-    """How many devices share a batch: all. Those of a slice share the parameters too, along the embedding's axis."""
-    import jax
-
-    devices = jax.devices()
-    slices = max(getattr(device, "slice_index", 0) for device in devices) + 1
-    shares = {
-        f"batch of {plan.batch_size} sequences": (plan.batch_size, len(devices)),
-        f"evaluation batch of {plan.eval_batch_size} sequences": (plan.eval_batch_size, len(devices)),
-        f"width of {plan.hidden_dim}": (plan.hidden_dim, len(devices) // slices),
-    }
-    for what, (size, parts) in shares.items():
-        if size % parts:
-            raise MarinError(
-                f"the {what} does not divide by {parts} devices; choose a pool whose number of chips divides it"
-            )
-    return len(devices)
+def only_evaluating(config: "TrainLmConfig", after_step: int) -> "TrainLmConfig":
+    """The same run as if `after_step` had been its last step. Levanter then loads that checkpoint, takes no step, and
+    evaluates as it does after the last one. Saves nothing."""
+    trainer = dataclasses.replace(
+        config.trainer, num_train_steps=after_step + 1, checkpointer=idle_checkpointer(config.trainer.checkpointer)
+    )
+    return dataclasses.replace(config, trainer=trainer)

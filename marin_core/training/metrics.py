@@ -1,6 +1,6 @@
-"""The record of a run while it happens: one row per step, kept through a kill, and the tracker that writes it."""
+"""The record of a run while it happens: one row per step and what was evaluated after it, kept through a kill, and the
+tracker that writes it."""
 
-import contextlib
 import dataclasses
 import fnmatch
 import functools
@@ -30,6 +30,7 @@ _SCHEMA = {
     "adam_lr": pl.Float64,
     "seconds": pl.Float64,
 }
+_EVALS_SCHEMA = {"step": pl.Int64, "name": pl.String, "value": pl.Float64}
 # An object store has no append: rows go out in parts, late by at most so many seconds, or by this share of the run so
 # far, or there would be a part for every step of a run of weeks.
 _REMOTE_FLUSH_SECONDS = 5.0
@@ -70,7 +71,11 @@ class Progress:
 
 class MetricsLog:
     """Rows of a run in `metrics*.jsonl` of its artifact, readable after a kill at any moment, until they are
-    `metrics.parquet`."""
+    `metrics.parquet` and `evals.parquet`.
+
+    A row has a `step`; what is said of a step in several rows is put together. Evaluations are under `evals`, a value
+    per name.
+    """
 
     def __init__(self, writer: Writer):
         self._writer = writer
@@ -88,7 +93,7 @@ class MetricsLog:
                     row = json.loads(line)
                 except json.JSONDecodeError:
                     continue  # the kill cut this line short
-                rows[row["step"]] = row
+                rows[row["step"]] = rows.get(row["step"], {}) | row
         kept = [rows[step] for step in sorted(rows) if step <= up_to_step]
         # Before they are removed: a kill in between must leave the rows of every checkpoint.
         self._write(self._new_part(), [json.dumps(row) for row in kept])
@@ -119,10 +124,18 @@ class MetricsLog:
         return f"metrics-{time.time_ns()}.jsonl"
 
     def _finished(self) -> dict[int, dict[str, Any]]:
-        for data in read_files(self._writer.fs, [self._writer.path("metrics.parquet")]).values():
-            with contextlib.suppress(pl.exceptions.PolarsError):
-                return {row["step"]: row for row in pl.read_parquet(data).to_dicts()}
-        return {}
+        urls = [self._writer.path("metrics.parquet"), self._writer.path("evals.parquet")]
+        data = read_files(self._writer.fs, urls)
+        if len(data) < len(urls):
+            return {}
+        try:
+            metrics, evals = (pl.read_parquet(data[url]) for url in urls)
+        except pl.exceptions.PolarsError:
+            return {}  # killed while it wrote them, when the log was still there
+        rows = {row["step"]: row for row in metrics.to_dicts()}
+        for row in evals.to_dicts():
+            rows[row["step"]].setdefault("evals", {})[row["name"]] = row["value"]
+        return rows
 
     def _parts(self) -> list[str]:
         """URLs of the files of rows, in the order in which they were written."""
@@ -136,7 +149,7 @@ class MetricsLog:
 
 
 class RunMetrics:
-    """What the tracker hears from Levanter: rows per step, the latest evaluation, divergence, progress."""
+    """What the tracker hears from Levanter: rows per step, evaluations, divergence, progress."""
 
     def __init__(
         self,
@@ -150,14 +163,16 @@ class RunMetrics:
         """`log` keeps the rows, after those of earlier attempts; None in a process that does not lead its gang.
         `peak_flops` is what all chips can do together, in FLOP/s. `show(step, values)` gets what is heard of each step,
         and the evaluations."""
-        self._plan, self._log, self.rows, self._report = plan, log, list(rows), report
+        self._plan, self._log, self._report = plan, log, report
+        self.rows = [{name: value for name, value in row.items() if name != "evals"} for row in rows]
+        # By step: what was evaluated after it, a value per name.
+        self.evaluations: dict[int, dict[str, float]] = {row["step"]: row["evals"] for row in rows if "evals" in row}
         self._show = show
         self._peak_flops = peak_flops
         self._row: dict[str, Any] = {}
         self._began = time.monotonic()
         # When the last few steps of this attempt ended; its first includes the compilation.
         self._ended: list[float] = []
-        self.evals: dict[str, float] = {}
 
     def hear(self, metrics: Mapping[str, Any], step: int | None) -> None:
         """One `log` call of Levanter's. A step's metrics arrive in several calls."""
@@ -170,8 +185,10 @@ class RunMetrics:
             elif name == "optim/adam_lr":
                 self._row["adam_lr"] = float(value)
         if evals and step is not None:
+            self.evaluations[step] = evals
+            if self._log:
+                self._log.append({"step": step, "evals": evals})
             self._show(step, evals)
-        self.evals |= evals
         # The final hooks repeat the last step's loss, and those of an already complete run report zero.
         if "train/loss" in metrics and step is not None and step > self.last_step:
             self._finish_step(step, float(metrics["train/loss"]))
@@ -181,8 +198,27 @@ class RunMetrics:
         """Index of the last step that is recorded, -1 before the first."""
         return self.rows[-1]["step"] if self.rows else -1
 
+    @property
+    def evals(self) -> dict[str, float]:
+        """The latest evaluation, a value per name; empty before the first."""
+        return self.evaluations[max(self.evaluations)] if self.evaluations else {}
+
+    @property
+    def owed_evaluation(self) -> int | None:
+        """The last recorded step, if it was to be evaluated and its run ended before it was: Levanter saves first, and
+        a resumed run begins with the step after it. The last step of the plan is never owed, as a run that resumes
+        there evaluates."""
+        step = self.last_step
+        due = (step + 1) % self._plan.steps_per_eval == 0 and 0 <= step < self._plan.steps - 1
+        return step if due and step not in self.evaluations else None
+
     def table(self) -> pl.DataFrame:
         return pl.DataFrame(self.rows, schema=_SCHEMA)
+
+    def evals_table(self) -> pl.DataFrame:
+        """A row per step that was evaluated, and name."""
+        rows = [(step, *item) for step, evals in sorted(self.evaluations.items()) for item in sorted(evals.items())]
+        return pl.DataFrame(rows, schema=_EVALS_SCHEMA, orient="row")
 
     def _finish_step(self, step: int, loss: float) -> None:
         now = time.monotonic()

@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from marin_core.recipes import TrainPlan
+from marin_core.recipes.layout import evaluation_batch
+from marin_core.training.mesh import layout_to_evaluate, mesh_config
 
 if TYPE_CHECKING:
     from levanter.models.lm_model import LmHeadModel
@@ -53,6 +55,9 @@ def trained_model(plan: TrainPlan, checkpoint: str, tokenizer: str, scratch: Pat
     """The model of a checkpoint folder (`…/checkpoints/step-N`), parameters in float32; inside, its device mesh is set.
 
     `tokenizer` is the URL or path of its tokenizer.
+
+    Raises:
+        MarinError: the devices cannot share the model's width.
     """
     import jax
     import jmp
@@ -63,10 +68,12 @@ def trained_model(plan: TrainPlan, checkpoint: str, tokenizer: str, scratch: Pat
     from levanter.tracker import NoopConfig
     from levanter.trainer import TrainerConfig
 
+    layout = layout_to_evaluate(plan)
     trainer = TrainerConfig(
         mp=jmp.get_policy(plan.precision),
         tracker=NoopConfig(),
-        per_device_eval_parallelism=max(1, plan.eval_batch_size // len(jax.devices())),
+        mesh=mesh_config(layout),
+        per_device_eval_parallelism=evaluation_batch(plan, layout) // layout.batch_shards,
         require_accelerator=False,
         distributed=DistributedConfig(initialize_jax_distributed=False),
         log_dir=scratch,

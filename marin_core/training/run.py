@@ -1,5 +1,6 @@
 """Runs a TrainPlan with Levanter's own `train_lm`, in a worker process, resuming what an earlier attempt left."""
 
+import contextlib
 import dataclasses
 import math
 from collections.abc import Callable
@@ -12,8 +13,10 @@ from marin_core.gang import Gang
 from marin_core.recipes import TrainPlan
 from marin_core.store import Workspace, Writer, canonical_json, digest
 from marin_core.termination import termination_deferred, termination_requested
-from marin_core.training.checkpoints import Checkpoint, checkpoint_to_resume
-from marin_core.training.levanter_config import Checkpointing, TrainData, levanter_config
+from marin_core.training.attempts import attempt
+from marin_core.training.checkpoints import Checkpoint, checkpoint_to_resume, keep_only, permanent_steps
+from marin_core.training.levanter_config import Checkpointing, TrainData, levanter_config, only_evaluating
+from marin_core.training.mesh import hardware
 from marin_core.training.metrics import Diverged, MetricsLog, Progress, RunMetrics, StopTraining, tracker_config
 from marin_core.training.tracking import RunPage
 
@@ -40,14 +43,17 @@ def train(
     page: RunPage | None = None,
 ) -> tuple[dict[str, Any], str]:
     """Train to the last step; returns (summary, content digest) of the run for its record. The other processes of the
-    `gang` call `train_along`. The `page` is shown what happens, and its URL is in the summary, `wandb_url`; the content
-    digest has nothing of it.
+    `gang` call `train_along`. The `page` is shown what happens; the summary says where it is, in `wandb_url` or
+    `wandb_offline`. Neither that nor `hardware` and `attempts` are in the content digest.
 
-    Writes `plan.json`, `metrics.parquet` (step, loss, learning_rate, adam_lr, seconds), `evals.json` and, unless the
-    run diverged, `checkpoints/step-N`. Divergence is an outcome: the summary's `status` is then `diverged`.
+    Writes `plan.json`, `metrics.parquet` (step, loss, learning_rate, adam_lr, seconds), `evals.parquet` (step, name,
+    value: every evaluation on the way), `evals.json` (the last one), `attempts.jsonl` and, unless the run diverged,
+    `checkpoints/step-N` of the steps that the plan keeps. Divergence is an outcome: the summary's `status` is then
+    `diverged`.
 
     Raises:
-        MarinError: no checkpoint is readable although there are some, or the run ended before its last step.
+        MarinError: no checkpoint is readable although there are some, the run ended before its last step, or the
+            devices cannot share it.
         LeaseLost: another worker took the run over.
         Terminated: SIGTERM; there is a checkpoint of the last completed step.
     """
@@ -56,9 +62,6 @@ def train(
     rows = history.load(up_to_step=resume.step if resume else -1)
     if resume:
         log(f"resuming {writer.spec.label} after step {resume.step + 1} of {plan.steps}")
-    if gang:
-        resumed = dataclasses.asdict(resume) if resume else None
-        gang.tell("start", {"lease_token": writer.lease_token, "resume": resumed})
 
     def checked_report(progress: Progress) -> None:
         writer.check()
@@ -66,17 +69,26 @@ def train(
 
     show = page.show if page else lambda step, values: None
     metrics = RunMetrics(plan, history, rows, checked_report, options.peak_flops, show)
-    diverged = _run(plan, data, writer, options, resume, metrics, gang, history.flush)
-    if diverged:
-        log(f"{writer.spec.label} {diverged}")
-    elif metrics.last_step != plan.steps - 1:
-        raise MarinError(
-            f"{writer.spec.label} ended after {metrics.last_step + 1} of {plan.steps} steps; materialize it again"
-        )
-    summary, content = _finish(plan, writer, metrics, history, "diverged" if diverged else "succeeded")
-    if page:
-        page.summarize(summary)
-        summary |= {"wandb_url": page.url} if page.url else {}
+    start = _Start(resume, evaluates_first=metrics.owed_evaluation is not None)
+    if start.evaluates_first:
+        log(f"step {metrics.last_step + 1} was not evaluated before the run ended; evaluating it now")
+    if gang:
+        gang.tell("start", {"lease_token": writer.lease_token, **dataclasses.asdict(start)})
+    here = hardware()
+    is_loss = (lambda error: gang.lost_peer(error) is not None) if gang else lambda error: False
+    kept = page.kept_in(writer, rows) if page else contextlib.nullcontext()
+    with kept, attempt(writer, after_step=metrics.last_step, hardware=here, is_loss=is_loss) as earlier:
+        diverged = _run(plan, data, writer, options, start, metrics, gang, history.flush)
+        if diverged:
+            log(f"{writer.spec.label} {diverged}")
+        elif metrics.last_step != plan.steps - 1:
+            raise MarinError(
+                f"{writer.spec.label} ended after {metrics.last_step + 1} of {plan.steps} steps; materialize it again"
+            )
+        summary, content = _finish(plan, writer, metrics, history, "diverged" if diverged else "succeeded")
+        if page:
+            page.summarize(summary)
+    summary |= {"hardware": here, "attempts": earlier} | (page.links if page else {})
     return summary, content
 
 
@@ -86,8 +98,18 @@ def train_along(plan: TrainPlan, data: TrainData, workspace: Workspace, options:
     Raises:
         Terminated: SIGTERM reached a process of the gang; there is a checkpoint of the last completed step.
     """
-    resumed = gang.hear("start")["resume"]
-    _run(plan, data, workspace, options, Checkpoint(**resumed) if resumed else None, RunMetrics(plan), gang)
+    told = gang.hear("start")
+    start = _Start(Checkpoint(**told["resume"]) if told["resume"] else None, told["evaluates_first"])
+    _run(plan, data, workspace, options, start, RunMetrics(plan), gang)
+
+
+@dataclass(frozen=True)
+class _Start:
+    """Where a run begins, for all its processes: at step 0 or after the checkpoint, `evaluates_first` if an evaluation
+    of that is owed."""
+
+    resume: Checkpoint | None
+    evaluates_first: bool
 
 
 def _run(
@@ -95,7 +117,7 @@ def _run(
     data: TrainData,
     workspace: Workspace,
     options: RunOptions,
-    resume: Checkpoint | None,
+    start: _Start,
     metrics: RunMetrics,
     gang: Gang | None,
     before_save: Callable[[], None] = lambda: None,
@@ -110,7 +132,7 @@ def _run(
             folder=workspace.path("checkpoints"),
             every_seconds=options.checkpoint_every_seconds,
             every_steps=options.checkpoint_every_steps,
-            resume_from=resume.url if resume else None,
+            resume_from=start.resume.url if start.resume else None,
             stops_at=gang.stops_at if gang else lambda step: termination_requested(),
             before_save=before_save,
         ),
@@ -120,6 +142,9 @@ def _run(
     )
     try:
         with termination_deferred():
+            if start.resume and start.evaluates_first:
+                train_lm.main(only_evaluating(config, start.resume.step))
+                before_save()
             train_lm.main(config)
         if not math.isfinite(_eval_loss(metrics.evals)):
             raise StopTraining(Diverged(metrics.last_step, _eval_loss(metrics.evals)))
@@ -135,11 +160,12 @@ def _finish(
 ) -> tuple[dict[str, Any], str]:
     writer.write_json("plan.json", plan.to_json())
     writer.write_json("evals.json", metrics.evals)
-    with writer.open("metrics.parquet") as file:
-        metrics.table().write_parquet(file)
-    # After the table, which a later attempt can read as well.
+    for name, table in (("evals.parquet", metrics.evals_table()), ("metrics.parquet", metrics.table())):
+        with writer.open(name) as file:
+            table.write_parquet(file)
+    # After the tables, which a later attempt can read as well.
     history.remove()
-    _keep_last_checkpoint(writer, None if status == "diverged" else plan.steps - 1)
+    _keep_checkpoints(plan, writer, status)
     losses = [row["loss"] for row in metrics.rows]
     last = losses[-10:]
     seconds = sum(row["seconds"] for row in metrics.rows)
@@ -166,15 +192,15 @@ def _eval_loss(evals: dict[str, float]) -> float:
     return evals.get("eval/macro_loss", evals.get("eval/loss", math.nan))
 
 
-def _keep_last_checkpoint(writer: Writer, step: int | None) -> None:
-    """Drop what only a resume would have needed. None keeps nothing.
+def _keep_checkpoints(plan: TrainPlan, writer: Writer, status: str) -> None:
+    """Drop what only a resume would have needed, and Levanter's own list of evaluations. Of a run that diverged no
+    checkpoint is kept.
 
     Raises:
         MarinError: there is no checkpoint of the last step.
     """
-    if step is not None and not writer.fs.exists(writer.path("checkpoints", f"step-{step}", "metadata.json")):
-        raise MarinError(f"{writer.spec.label} has no checkpoint of its last step; materialize it again")
     folder = writer.path("checkpoints")
-    for entry in writer.fs.ls(folder, detail=True) if writer.fs.exists(folder) else []:
-        if entry["type"] == "directory" and entry["name"].rsplit("/", 1)[-1] != f"step-{step}":
-            writer.fs.rm(entry["name"], recursive=True)
+    kept = [] if status == "diverged" else permanent_steps(plan)
+    if kept and not writer.fs.exists(f"{folder}/step-{kept[-1]}/metadata.json"):
+        raise MarinError(f"{writer.spec.label} has no checkpoint of its last step; materialize it again")
+    keep_only(writer.fs, folder, kept)

@@ -12,13 +12,14 @@ import dagster as dg
 import polars as pl
 import pytest
 
-from marin_core.graph import LabGraph
+from marin_core.graph import CHECKPOINTS, EVALS, LabGraph
 from marin_core.profile import load_profile
 from marin_core.store import ArtifactRecord, ArtifactSpec, Store
 from tests.conftest import REPOSITORY, TINY_PROFILE, LabEnvironment
 
 pytestmark = pytest.mark.slow
 LITERAL = "dagster asset materialize --select delphi/*"
+HELD_OUT = "1.28e11-optimal"
 
 
 def instance(lab: LabEnvironment) -> dg.DagsterInstance:
@@ -46,20 +47,25 @@ def copy_of(finished: LabEnvironment, folder: Path) -> LabEnvironment:
 
 
 def heldout_of(lab: LabEnvironment) -> ArtifactSpec:
-    return graph().heldout_run(Store(str(lab.store)))
+    (run,) = graph().heldout_runs(Store(str(lab.store))).values()
+    return run
 
 
 def graph() -> LabGraph:
     return LabGraph.of(load_profile(str(TINY_PROFILE)))
 
 
+RUNS = [*graph().cells, HELD_OUT]
+
+
 def test_the_literal_command_runs_the_whole_pipeline(finished_lab: LabEnvironment) -> None:
     built = records(finished_lab)
-    # Evaluation text is held against the training text; its tokens are for whoever asks for them.
-    assert {spec.name for spec in graph().unpartitioned()} - set(built) == {"tokenized/language_reference"}
-    assert {f"checkpoints/delphi {key}" for key in graph().cells} <= set(built)
+    # Evaluation text is held against the training text; its tokens are for whoever asks for them. So are publications.
+    left = {"tokenized/language_reference", "publish/dataset"}
+    assert {spec.name for spec in graph().unpartitioned()} - set(built) == left
+    assert {f"{name} {key}" for name in (CHECKPOINTS, EVALS) for key in RUNS} <= set(built)
     verdict = built["delphi/verdict"].summary
-    assert verdict["registered_before_run"] is True
+    assert verdict["registered_before_runs"] is True
     assert verdict["actual_loss"] > 0
     assert verdict["predicted_loss"] > 0
 
@@ -72,9 +78,9 @@ def test_progress_is_told_while_it_runs(finished_lab: LabEnvironment) -> None:
     assert "verdict: predicted" in log
 
 
-def test_every_cell_is_a_materialized_partition(finished_lab: LabEnvironment) -> None:
-    partitions = instance(finished_lab).get_materialized_partitions(dg.AssetKey(["checkpoints", "delphi"]))
-    assert partitions == set(graph().cells)
+@pytest.mark.parametrize("name", [CHECKPOINTS, EVALS])
+def test_every_run_is_a_materialized_partition(finished_lab: LabEnvironment, name: str) -> None:
+    assert instance(finished_lab).get_materialized_partitions(dg.AssetKey(name.split("/"))) == set(RUNS)
 
 
 def test_the_event_log_stays_small(finished_lab: LabEnvironment) -> None:
@@ -89,9 +95,40 @@ def test_the_event_log_stays_small(finished_lab: LabEnvironment) -> None:
 
 def test_the_dataset_has_one_row_per_run(finished_lab: LabEnvironment) -> None:
     record = records(finished_lab)["delphi/dataset"]
-    table = pl.read_parquet(finished_lab.store / record.name / record.fingerprint / "runs.parquet")
-    assert len(table) == len(graph().cells) + 1
-    assert set(table["kind"]) == {"isoflop", "held-out"}
+    table = pl.read_parquet(finished_lab.store / record.name / record.fingerprint / "ladder.parquet")
+    assert dict(table["kind"].value_counts().iter_rows()) == {
+        "isoflop": len(graph().cells),
+        "optimum": len(graph().scale.fit_budgets),
+        "held-out": 1,
+    }
+
+
+def test_every_run_is_evaluated_on_every_validation_set(finished_lab: LabEnvironment) -> None:
+    record = records(finished_lab)["delphi/evals"]
+    table = pl.read_parquet(finished_lab.store / record.name / record.fingerprint / "evals.parquet")
+    assert set(table["status"]) == {"succeeded"}
+    for run in RUNS:
+        bits = table.filter((pl.col("partition") == run) & pl.col("metric").str.ends_with("/bits_per_byte"))
+        assert set(bits["metric"].str.split("/").list.first()) == {"micro", "macro", *graph().sources}
+        # A uniform guess among 512 tokens takes 9 bits a token; bytes are more than tokens.
+        assert (bits["value"] < 9).all()
+
+
+def test_a_retried_evaluation_is_run_again_and_what_is_made_of_it_follows(
+    finished_lab: LabEnvironment, tmp_path: Path
+) -> None:
+    lab = copy_of(finished_lab, tmp_path)
+    run = next(iter(graph().cells.values()))
+    scored = graph().evaluations(run)["perplexity"]
+    path = lab.store / scored.name / scored.fingerprint / "artifact.json"
+    record = json.loads(path.read_text())
+    path.write_text(
+        json.dumps({**record, "content": "of another", "summary": {**record["summary"], "retryable": True}})
+    )
+    result = lab.materialize("evals/delphi", "--partition", str(run.partition))
+    assert result.returncode == 0, result.stderr
+    assert "1 of 1 evaluations are not in the store yet" in result.stderr
+    assert records(lab)[f"{scored.name} {run.partition}"].content == record["content"]
 
 
 def test_the_second_time_trains_nothing_and_says_so(finished_lab: LabEnvironment, tmp_path: Path) -> None:
@@ -132,7 +169,7 @@ def test_a_forecast_made_again_is_judged_again_and_seen_to_be_late(
     result = lab.bash(LITERAL)
     assert result.returncode == 0, result.stderr
     verdict = records(lab)["delphi/verdict"].summary
-    assert verdict["registered_before_run"] is False
+    assert verdict["registered_before_runs"] is False
     assert "tokens/s" not in result.stderr
     assert "'forecast_came_first' on 'delphi/verdict' did not pass" in result.stderr
 

@@ -85,14 +85,24 @@ def test_any_of_the_equal_pools_must_hold_the_model() -> None:
         check_fits(estimate(cell(3e20, 4096, "v5p-8", "v4-8"), 0.4, PRICES))
 
 
+def test_a_batch_smaller_than_the_chips_is_shared_by_tensor_parallelism() -> None:
+    # 2 and 8 chips to a sequence; two devices a chip; four slices of four chips.
+    for pool in ("v5p-32", "v5p-128", "tpu7x-16", "4xv6e-4"):
+        check_fits(estimate(cell(3e18, 1024, pool), 0.4, PRICES))
+
+
 def test_a_batch_that_the_devices_cannot_share_is_refused() -> None:
-    with pytest.raises(MarinError, match=r"its batch of 8 sequences does not divide among 16 devices; .* is v5p-8"):
-        check_fits(estimate(cell(3e18, 1024, "v5p-32"), 0.4, PRICES))
-    # Two devices a chip.
-    with pytest.raises(MarinError, match=r"its batch of 8 sequences does not divide among 16 devices"):
-        check_fits(estimate(cell(3e18, 1024, "tpu7x-16"), 0.4, PRICES))
-    with pytest.raises(MarinError, match=r"its batch of 8 sequences does not divide among 3 devices"):
+    with pytest.raises(MarinError) as refusal:
+        check_fits(estimate(cell(3e18, 1024, "v5p-256"), 0.4, PRICES))
+    assert str(refusal.value) == (
+        "checkpoints/delphi [3e18-d1024] cannot run on v5p-256: its batch of 8 sequences of width 1024 cannot be "
+        "shared by 128 devices with at most 8 to a sequence; the smallest v5p that does is v5p-8"
+    )
+    with pytest.raises(MarinError, match=r"sequences of width 1024 cannot be shared by 3 devices"):
         check_fits(estimate(cell(3e18, 1024, "3xcpu-4"), 0.4, PRICES))
+    # Two groups in each of three slices.
+    with pytest.raises(MarinError, match=r"its batch of 8 sequences does not divide among 6 groups of 2 devices"):
+        check_fits(estimate(cell(3e18, 1024, "3xv6e-4"), 0.4, PRICES))
 
 
 def test_a_run_that_no_slice_of_the_family_can_take_is_refused_without_naming_one() -> None:

@@ -6,7 +6,7 @@ from marin_core.graph import LabGraph
 from marin_core.profile import load_profile
 from marin_core.store import Store
 from tests.conftest import LabEnvironment
-from tests.training.runs import CELL, copied_store, finish, start_worker
+from tests.training.runs import copied_store, finish, run_spec, start_worker
 
 
 @pytest.fixture(scope="session")
@@ -22,8 +22,8 @@ def shards(tmp_path_factory: pytest.TempPathFactory) -> tuple[LabEnvironment, La
 
 @pytest.fixture(scope="session")
 def uninterrupted(shards: tuple[LabEnvironment, LabGraph]) -> Store:
-    """A store in which one process has trained `CELL` without a stop."""
+    """A store in which one process has trained `run_spec` without a stop."""
     lab, graph = shards
     store = copied_store(lab, "uninterrupted")
-    finish(start_worker(lab, store, graph.cells[CELL]))
+    finish(start_worker(lab, store, run_spec(graph)))
     return store

@@ -1,5 +1,6 @@
 """Which checkpoint a run resumes from, on disk and on Google Cloud Storage: the newest that can be read whole."""
 
+import dataclasses
 import json
 from pathlib import Path
 
@@ -7,8 +8,9 @@ import pytest
 from fsspec.core import url_to_fs
 
 from marin_core.errors import MarinError
+from marin_core.recipes import NANO, TrainPlan
 from marin_core.store import Store
-from marin_core.training.checkpoints import Checkpoint, checkpoint_to_resume
+from marin_core.training.checkpoints import Checkpoint, checkpoint_to_resume, keep_only, permanent_steps
 
 
 @pytest.fixture(params=["local", "gcs"])
@@ -17,7 +19,7 @@ def folder(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return f"{Store(root).root}/checkpoints"
 
 
-def save(folder: str, step: int, *, complete: bool = True, arrays: int = 20) -> str:
+def save(folder: str, step: int, *, complete: bool = True, temporary: bool = False, arrays: int = 20) -> str:
     """A checkpoint as Levanter lays it out: arrays in one OCDBT database, `metadata.json` last."""
     import tensorstore as ts
 
@@ -28,7 +30,7 @@ def save(folder: str, step: int, *, complete: bool = True, arrays: int = 20) -> 
         database.write(f"array/{number}/0", bytes(1000)).result()
     if complete:
         fs, path = url_to_fs(url)
-        fs.pipe_file(f"{path}/metadata.json", json.dumps({"step": step}).encode())
+        fs.pipe_file(f"{path}/metadata.json", json.dumps({"step": step, "is_temporary": temporary}).encode())
     return url
 
 
@@ -68,3 +70,37 @@ def test_a_run_does_not_start_anew_when_no_checkpoint_is_readable(folder: str) -
     with pytest.raises(MarinError, match=rf"^none of the 1 checkpoints in {folder} is readable; delete that folder"):
         checkpoint_to_resume(fs, folder, print)
     assert names(folder) == ["step-5"]
+
+
+def test_a_newer_temporary_checkpoint_wins_over_a_permanent_one_unless_it_is_damaged(folder: str) -> None:
+    save(folder, 40)
+    newer = save(folder, 46, temporary=True)
+    fs, path = url_to_fs(newer)
+    assert checkpoint_to_resume(fs, folder, print) == Checkpoint(newer, 46)
+    fs.rm(f"{path}/d", recursive=True)
+    assert checkpoint_to_resume(fs, folder, print) == Checkpoint(f"{folder}/step-40", 40)
+    # And the other way round.
+    save(folder, 60)
+    assert checkpoint_to_resume(fs, folder, print) == Checkpoint(f"{folder}/step-60", 60)
+
+
+def test_only_the_plan_s_checkpoints_are_kept(folder: str) -> None:
+    for step in (5, 10, 15, 18):
+        save(folder, step)
+    fs, path = url_to_fs(folder)
+    fs.pipe_file(f"{path}/eval_metrics.jsonl", b"{}")
+    keep_only(fs, folder, permanent_steps(plan(steps=19, steps_per_checkpoint=10)))
+    assert names(folder) == ["step-10", "step-18"]
+    keep_only(fs, folder, [])
+    assert not fs.exists(path) or names(folder) == []
+
+
+@pytest.mark.parametrize(
+    ("steps", "every", "kept"), [(19, 10, [10, 18]), (11, 10, [10]), (10, 10, [9]), (12, 5, [5, 10, 11]), (5, 10, [4])]
+)
+def test_permanent_are_every_so_many_steps_and_the_last(steps: int, every: int, kept: list[int]) -> None:
+    assert permanent_steps(plan(steps=steps, steps_per_checkpoint=every)) == kept
+
+
+def plan(**fields: int) -> TrainPlan:
+    return dataclasses.replace(TrainPlan.of(NANO, NANO.candidates(1e11)[0], eval_sequences=8), **fields)

@@ -10,7 +10,7 @@ from marin_core.graph import LabGraph
 from marin_core.jobs.spec import EXIT_TERMINATED
 from marin_core.store import Store
 from tests.conftest import LabEnvironment
-from tests.training.runs import CELL, copied_store, curve, finish, signal_at_step, start_worker
+from tests.training.runs import copied_store, curve, finish, run_spec, signal_at_step, start_worker
 
 pytestmark = pytest.mark.slow
 
@@ -19,7 +19,7 @@ def test_a_preempted_run_loses_no_completed_step_and_no_bit(
     shards: tuple[LabEnvironment, LabGraph], uninterrupted: Store
 ) -> None:
     lab, graph = shards
-    spec = graph.cells[CELL]
+    spec = run_spec(graph)
     store = copied_store(lab, "preempted")
     # No checkpoint is due before the end.
     worker = start_worker(lab, store, spec, every_steps=10**6)
@@ -33,4 +33,5 @@ def test_a_preempted_run_loses_no_completed_step_and_no_bit(
     # The lease was given back.
     assert not any("waiting for it" in message for message in messages)
     assert curve(store, spec) == curve(uninterrupted, spec)
+    assert store.artifact(spec).record.summary["attempts"] == {"preempted": 1, "peer_lost": 0, "failed": 0, "died": 0}
     assert store.artifact(spec).record.content == uninterrupted.artifact(spec).record.content
