@@ -16,6 +16,22 @@ BIN = Path(sys.executable).parent
 TINY_PROFILE = Path(__file__).parent / "profiles" / "tiny.toml"
 
 
+# Fixtures that take minutes, by what their tests share: such tests run in one of the parallel processes, the longest
+# groups first. All other tests stay with those of their file.
+SHARED = ("finished_lab", "shards", "cluster")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    groups = {item: next((name for name in SHARED if name in _fixtures(item)), item.path.name) for item in items}
+    for item, group in groups.items():
+        item.add_marker(pytest.mark.xdist_group(group))
+    items.sort(key=lambda item: SHARED.index(groups[item]) if groups[item] in SHARED else len(SHARED))
+
+
+def _fixtures(item: pytest.Item) -> list[str]:
+    return getattr(item, "fixturenames", [])
+
+
 @dataclass(frozen=True)
 class LabEnvironment:
     """A lab of its own: profile, store, instance. Commands run as a user would run them, in the repository."""
