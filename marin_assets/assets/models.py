@@ -1,4 +1,5 @@
-"""What is made of each training run, partitioned as those are: groups `evals`, `exports`, `publish`."""
+"""What is made of each training run, partitioned as those are: groups `harness_tasks`, `evals`,
+`exports`, `publish`."""
 
 import dagster as dg
 
@@ -13,7 +14,9 @@ from marin_core.tasks import TASKS
 
 def assets(graph: LabGraph) -> list[dg.AssetsDefinition]:
     validation_texts = [made.curated.name for made in graph.sources.values()]
+    tasks = [files.name for files in graph.harness_tasks.values()]
     return [
+        *(_task_asset(name, files) for name, files in graph.harness_tasks.items()),
         run_asset(
             EVALS,
             lambda g, run: g.evaluated(run),
@@ -21,7 +24,7 @@ def assets(graph: LabGraph) -> list[dg.AssetsDefinition]:
             "the profile, with standard errors and what training data had of each. A failed one is a result, too.",
             graph,
             kinds={"eval"},
-            deps=[CHECKPOINTS, *validation_texts],
+            deps=[CHECKPOINTS, graph.tokenizer.name, *validation_texts, *tasks],
             code_version=TASKS["collect_evals"].code_version,
             prepare=evaluate,
             check_specs=[checks.evaluations_succeeded(EVALS)],
@@ -55,6 +58,15 @@ def assets(graph: LabGraph) -> list[dg.AssetsDefinition]:
             prepare=lambda context, lab: refuse_unrequested_work(context, "publishes tables"),
         ),
     ]
+
+
+def _task_asset(name: str, files: ArtifactSpec) -> dg.AssetsDefinition:
+    return artifact_asset(
+        files,
+        lambda g: g.harness_tasks[name],
+        f"Questions and settings of the task `{name}`, as lm-evaluation-harness reads them.",
+        kinds={"eval"},
+    )
 
 
 def evaluate(context: dg.AssetExecutionContext, lab: Lab, evaluated: ArtifactSpec) -> None:

@@ -9,19 +9,21 @@ from typing import Any
 class HarnessTask:
     """A task of lm-evaluation-harness. Every field is part of the result's identity.
 
-    `name` is the harness's; with `folder` the task is read from the YAML files in it, else it is one the harness ships,
-    whose data it fetches from the hub. `few_shot` examples precede each question; `limit` takes that many of its first
+    `name` is the harness's. With `folder` the task is read from the YAML files in it; with `questions` the lab makes it
+    itself, of so many, from its validation documents (`harness_tasks.py`); else it is one that the harness ships, whose
+    data it fetches from the hub. `few_shot` examples precede each question; `limit` takes that many of its first
     examples. `metric` is the one that stands for the task, `soft_metric` the one that changes smoothly with the model;
     None takes the first that the task reports and, of multiple choice, the log-probability of the right choice.
     `source` names the evaluation source of the profile that holds the task's text, from which its contamination is
     known. `endpoint` is the base URL of an OpenAI-compatible server to ask instead of the checkpoint, and
-    `endpoint_model` the model's name there. A task that takes more than `timeout_seconds` has failed.
+    `endpoint_model` the model's name there. A task that takes more than `timeout_seconds` is ended.
     """
 
     name: str
     few_shot: int = 0
     limit: int | None = None
     folder: str | None = None
+    questions: int | None = None
     metric: str | None = None
     soft_metric: str | None = None
     source: str | None = None

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-from marin_core.graph.evaluations import collected_evals, evaluations
+from marin_core.graph.evaluations import collected_evals, evaluations, harness_tasks
 from marin_core.graph.runs import (
     CHECKPOINTS,
     EVALS,
@@ -193,9 +193,14 @@ class LabGraph:
         """The training run of any plan, on this profile's mixture."""
         return train_spec(plan, plan_key(plan), self.mixture)
 
+    @cached_property
+    def harness_tasks(self) -> dict[str, ArtifactSpec]:
+        """The files of every task of lm-evaluation-harness that has some of its own, by the task's name."""
+        return harness_tasks(self.scale.evals, self.sources, self.tokenized)
+
     def evaluations(self, run: ArtifactSpec) -> dict[str, ArtifactSpec]:
         """Every evaluation of a run by name: `perplexity`, and the tasks of the profile."""
-        return evaluations(run, self.scale.evals, self.sources, self.tokenized)
+        return evaluations(run, self.scale.evals, self.sources, self.tokenized, self.harness_tasks)
 
     def evaluated(self, run: ArtifactSpec) -> ArtifactSpec:
         """All evaluations of a run together."""
@@ -253,5 +258,6 @@ class LabGraph:
         yield self.tokenizer
         yield from self.tokenized.values()
         yield self.mixture
+        yield from self.harness_tasks.values()
         yield from (self.recipe, self.suite, self.isoflop, self.scaling_law, self.forecast, self.heldout, self.verdict)
         yield from (self.evals, self.downstream, self.figures, self.dataset, self.report, self.published_dataset)

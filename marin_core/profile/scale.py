@@ -79,11 +79,23 @@ def _evals(table: Table) -> EvalsConfig:
         with reading("tasks", name):
             if not isinstance(task, Mapping):
                 raise FieldError(f"task {name!r} is not a table; write [scale.evals.tasks.{name}], empty for defaults")
-            built.append(build_record(HarnessTask, {"name": name, **task}))
+            built.append(_harness_task(build_record(HarnessTask, {"name": name, **task})))
     config = build_record(EvalsConfig, {**{k: v for k, v in table.items() if k != "tasks"}, "tasks": tuple(built)})
     if config.max_bytes < 1:
         raise FieldError(f"max_bytes is {config.max_bytes}; give at least 1", "max_bytes")
     return config
+
+
+def _harness_task(task: HarnessTask) -> HarnessTask:
+    if task.folder is not None and task.questions is not None:
+        raise FieldError("a task is read from a folder or made of questions; give one of the two", "questions")
+    for name in ("questions", "limit", "timeout_seconds"):
+        value = getattr(task, name)
+        if value is not None and value < 1:
+            raise FieldError(f"{name} is {value}; give at least 1", name)
+    if task.few_shot < 0:
+        raise FieldError(f"few_shot is {task.few_shot}; give 0 or more", "few_shot")
+    return task
 
 
 def _sources(table: Table) -> dict[str, Source]:

@@ -208,7 +208,7 @@ def _provenance(artifacts: ModelArtifacts, fingerprint: str) -> dict[str, Any]:
         "Run": artifacts.checkpoint.record.partition,
         "Code that trained it": _commit(artifacts.checkpoint),
         "Code that exported it": _commit(artifacts.export),
-        "W&B": artifacts.checkpoint.record.summary.get("wandb_url"),
+        "W&B": _page(artifacts.checkpoint.record.summary),
     }
 
 
@@ -217,3 +217,8 @@ def _commit(artifact: Artifact) -> str:
     if made.commit is None:
         return NOT_RECORDED
     return f"commit {made.commit}{', with changes that are not in it' if made.dirty else ''}"
+
+
+def _page(summary: Mapping[str, Any]) -> str | None:
+    """Where the run's page is; one that nobody has sent lies with the checkpoint."""
+    return summary.get("wandb_url") or ("offline, with the checkpoint" if summary.get("wandb_offline") else None)

@@ -53,6 +53,7 @@ TASKS: dict[str, Task] = {
     "mix": Task("data:mix", code_version="2", light=True),
     "train": Task("training:train_plan", code_version="3", resumable=True, gang=True, tracked=True, pool="suite"),
     "score_perplexity": Task("evals:score_perplexity", code_version="1", pool="eval"),
+    "write_harness_task": Task("harness:write_harness_task", code_version="1", light=True),
     "run_harness_task": Task("harness:run_harness_task", code_version="1", pool="eval"),
     "collect_evals": Task("evals:collect_evals", code_version="1", light=True),
     "export_checkpoint": Task("exports:export_checkpoint", code_version="1", pool="eval"),

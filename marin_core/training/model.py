@@ -40,6 +40,11 @@ def model_config(plan: TrainPlan, tokenizer: str) -> "Qwen3Config":
     )
 
 
+# Evaluations run on one host, not on the slice that trained the model: with 4,096 positions and the vocabulary of the
+# published suite the logits of so many sequences are 17 GB.
+_SEQUENCES_PER_DEVICE = 8
+
+
 @dataclass(frozen=True)
 class TrainedModel:
     """A model with its parameters sharded over the devices of this process. `trainer` holds the mesh, the axis mappings
@@ -73,7 +78,7 @@ def trained_model(plan: TrainPlan, checkpoint: str, tokenizer: str, scratch: Pat
         mp=jmp.get_policy(plan.precision),
         tracker=NoopConfig(),
         mesh=mesh_config(layout),
-        per_device_eval_parallelism=evaluation_batch(plan, layout) // layout.batch_shards,
+        per_device_eval_parallelism=min(_SEQUENCES_PER_DEVICE, evaluation_batch(plan, layout) // layout.batch_shards),
         require_accelerator=False,
         distributed=DistributedConfig(initialize_jax_distributed=False),
         log_dir=scratch,

@@ -14,9 +14,10 @@ from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
-import lxml.html  # pyright: ignore[reportMissingImports]
+import lxml.html
 import pyarrow as pa
 import pyarrow.parquet as pq
+from lxml.etree import LxmlError
 
 WEB_FOLDERS = ("doc/anarchism/html", "doc/python3.11/html", "doc/linux-doc-6.1")
 MIN_CHARACTERS = 200
@@ -42,7 +43,7 @@ def page_text(path: Path) -> str | None:
     """The text of an HTML page's main part: a line per block, blanks collapsed outside `pre`."""
     try:
         root = lxml.html.parse(str(path)).getroot()
-    except (OSError, lxml.etree.LxmlError, AssertionError):
+    except (OSError, LxmlError, AssertionError):
         return None
     if root is None:
         return None

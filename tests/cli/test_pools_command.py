@@ -4,7 +4,14 @@ import json
 from pathlib import Path
 
 from marin_core.jobs.pools import all_pools, parse_pool
-from tests.cli.test_recipe_command import answer, marin
+from tests.cli.test_recipe_command import marin
+
+
+def answer(folder: Path, *arguments: str) -> str:
+    """What a successful command printed."""
+    result = marin(folder, *arguments)
+    assert (result.returncode, result.stderr) == (0, "")
+    return result.stdout
 
 
 def test_the_table_has_a_line_for_every_pool_and_says_how_the_others_are_written(tmp_path: Path) -> None:

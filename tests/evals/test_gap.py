@@ -68,7 +68,7 @@ def test_the_gap_of_a_model_and_itself_is_nothing_and_the_gap_turned_around_is_t
 def test_kinds_of_text_share_out_all_bytes_and_bits() -> None:
     gap = byte_aligned_gap(scored(lambda word: 2.0), scored(lambda word: 1.0 + len(word) % 3), KEYS)
     assert sum(row.bytes for row in gap.kinds) == BYTES
-    assert sum(row.bits for row in gap.kinds) == pytest.approx(gap.sets[0].bits)
+    assert sum(row.bits or 0.0 for row in gap.kinds) == pytest.approx(gap.sets[0].bits)
     assert {row.name.split("/")[0] for row in gap.kinds} == {"text", "whitespace"}
     assert {"text/number", "text/word", "text/punctuation", "text/non_ascii_word", "text/url"} <= {
         row.name for row in gap.kinds
@@ -92,7 +92,7 @@ def test_a_difference_is_found_where_it_was_planted() -> None:
     # `height` is twice in each of two lines.
     assert [span["text"] for span in others] == ["height"] * 4
     assert [span["bits"] for span in others] == pytest.approx([-2 * BITS] * 4)
-    assert [row.name for row in gap.kinds if abs(row.bits) > 1e-6] == ["text/word", "text/number"]
+    assert [row.name for row in gap.kinds if abs(row.bits or 0.0) > 1e-6] == ["text/word", "text/number"]
     assert gap.documents[0]["id"] == first["id"] and gap.documents[0]["bits"] == pytest.approx(3 * BITS)
     assert len(gap.documents) == 2 and gap.documents[1]["bits"] == pytest.approx(-8 * BITS)
 
