@@ -6,7 +6,9 @@ The expected fits are the "least squares on log loss" of the rounded optima. Fit
 
 import pytest
 
+from marin_core.recipes import format_budget
 from marin_core.scaling import Bootstrap, bootstrap, fit_loss_law, fit_token_law, leave_one_out, sensitivity
+from tests.conftest import REPOSITORY
 
 # Budget, parameters, tokens and loss (nats per token) at the minimum of its IsoFLOP curve.
 OPTIMA = [
@@ -131,3 +133,21 @@ def test_every_budget_is_forecast_by_the_others_and_the_smallest_matters_most() 
     assert max(moved, key=lambda c: abs(moved[c])) == 3e18
     assert 1 < moved[3e18] < 2
     assert max(abs(miss) for c, miss in moved.items() if c != 3e18) < 0.6
+
+
+def test_the_page_has_the_numbers_of_the_fit(resampled: Bootstrap) -> None:
+    law = fit_loss_law(BUDGETS, LOSSES)
+    lines = []
+    for budget, actual in HELDOUT.items():
+        interval, predicted = resampled.loss(budget), law.loss(budget)
+        cells = [f"{predicted:.4f}", f"{interval.low:.4f} to {interval.high:.4f}", str(actual)]
+        lines.append([format_budget(budget), *cells, f"{miss_percent(actual, predicted):+.2f} %"])
+    for left in leave_one_out(dict(zip(BUDGETS, LOSSES, strict=True))):
+        refit = left.refit.law
+        assert refit
+        there = miss_percent(left.loss, refit.loss(left.flops))
+        forecasts = [f"{refit.loss(budget):.4f}" for budget in HELDOUT]
+        about = [f"{refit.irreducible:.3f}", f"{refit.exponent:.4f}", f"{there:+.2f} %"]
+        lines.append([format_budget(left.flops), *about, *forecasts])
+    page = (REPOSITORY / "marin_core" / "training" / "README.md").read_text()
+    assert [line for cells in lines if (line := f"| {' | '.join(cells)} |") not in page] == []
