@@ -21,6 +21,7 @@ TINY_PROFILE = Path(__file__).parent / "profiles" / "tiny.toml"
 SHARED = ("finished_lab", "shards", "cluster")
 
 
+@pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     groups = {item: next((name for name in SHARED if name in _fixtures(item)), item.path.name) for item in items}
     for item, group in groups.items():

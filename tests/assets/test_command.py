@@ -42,7 +42,7 @@ def records(lab: LabEnvironment) -> dict[str, ArtifactRecord]:
 
 
 def copy_of(finished: LabEnvironment, folder: Path) -> LabEnvironment:
-    shutil.copytree(finished.folder, folder / "lab", ignore=shutil.ignore_patterns("logs"))
+    shutil.copytree(finished.folder, folder / "lab", ignore=shutil.ignore_patterns("logs", "scratch"))
     return LabEnvironment(folder / "lab")
 
 

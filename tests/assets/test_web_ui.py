@@ -36,7 +36,7 @@ def free_port() -> int:
 @pytest.fixture(scope="module")
 def lab(finished_lab: LabEnvironment, tmp_path_factory: pytest.TempPathFactory) -> LabEnvironment:
     folder = tmp_path_factory.mktemp("web") / "lab"
-    shutil.copytree(finished_lab.folder, folder, ignore=shutil.ignore_patterns("logs"))
+    shutil.copytree(finished_lab.folder, folder, ignore=shutil.ignore_patterns("logs", "scratch"))
     return LabEnvironment(folder)
 
 
@@ -94,7 +94,7 @@ def test_the_figures_are_shown_as_images(page: Page, address: str) -> None:
 
 def test_a_verdict_s_numbers_and_its_check_are_on_its_page(page: Page, address: str) -> None:
     page.goto(f"{address}/assets/delphi/verdict")
-    for text in ("predicted_loss", "actual_loss", "inside_interval", "registered_before_run", "fingerprint"):
+    for text in ("predicted_loss", "actual_loss", "inside_interval", "registered_before_runs", "fingerprint"):
         expect(page.get_by_text(text, exact=True).first).to_be_visible(timeout=PATIENCE)
     page.goto(f"{address}/assets/delphi/verdict?view=checks")
     expect(page.get_by_text("forecast_came_first").first).to_be_visible(timeout=PATIENCE)
