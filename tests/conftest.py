@@ -1,5 +1,6 @@
 """Shared fixtures: a tiny profile, an environment of its own, and one lab that ran the whole main job."""
 
+import functools
 import os
 import subprocess
 import sys
@@ -7,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from xdist.remote import Producer
+from xdist.scheduler import LoadScopeScheduling
 
 from tests.emulator import gcs_emulator as gcs_emulator
 from tests.emulator import gcs_root as gcs_root
@@ -16,21 +19,38 @@ BIN = Path(sys.executable).parent
 TINY_PROFILE = Path(__file__).parent / "profiles" / "tiny.toml"
 
 
-# Fixtures that take minutes, by what their tests share: such tests run in one of the parallel processes, the longest
-# groups first. All other tests stay with those of their file.
-SHARED = ("finished_lab", "shards", "cluster")
+# What takes minutes to make, and by what the name or text of a file tells that its tests use it. They all run in one of
+# the parallel processes, the longest first; the tests of any other file stay together.
+SHARED = {
+    "finished_lab": "finished_lab: LabEnvironment",
+    "shards": "shards: tuple",
+    "cluster": "tests/jobs/kubernetes/",
+}
 
 
-@pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups
+class BySharedFixture(LoadScopeScheduling):
+    """Divides the tests among the processes of pytest-xdist."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return group_of(nodeid.split("::")[0])
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> BySharedFixture:
+    return BySharedFixture(config, log)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    groups = {item: next((name for name in SHARED if name in _fixtures(item)), item.path.name) for item in items}
-    for item, group in groups.items():
-        item.add_marker(pytest.mark.xdist_group(group))
-    items.sort(key=lambda item: SHARED.index(groups[item]) if groups[item] in SHARED else len(SHARED))
+    order = [*SHARED, None]
+    groups = {path: group_of(str(path.relative_to(REPOSITORY))) for path in {item.path for item in items}}
+    items.sort(key=lambda item: order.index(groups[item.path] if groups[item.path] in SHARED else None))
 
 
-def _fixtures(item: pytest.Item) -> list[str]:
-    return getattr(item, "fixturenames", [])
+@functools.cache
+def group_of(file: str) -> str:
+    """What a file of tests, named from the repository's root, shares with others; else the file."""
+    text = f"{file}\n{(REPOSITORY / file).read_text()}"
+    return next((name for name, sign in SHARED.items() if sign in text), file)
 
 
 @dataclass(frozen=True)
