@@ -27,7 +27,7 @@ def forecast_came_first(asset: str) -> dg.AssetCheckSpec:
     return dg.AssetCheckSpec(
         "forecast_came_first",
         asset=asset_key(asset),
-        description="The forecast was registered before the held-out run started.",
+        description="The forecast was registered before any of the held-out runs began.",
     )
 
 
@@ -85,13 +85,16 @@ def check_isoflop(lab: Lab) -> Sequence[dg.AssetCheckResult]:
 
 
 def check_verdict(lab: Lab) -> Sequence[dg.AssetCheckResult]:
-    verdict = _summary(lab, lab.graph.verdict)
-    return [_warning("forecast_came_first", verdict["registered_before_runs"], {})]
+    verdicts = lab.store.artifact(lab.graph.verdict).read_json("verdict.json")["verdicts"]
+    late = [verdict["partition"] for verdict in verdicts if not verdict["registered_before_run"]]
+    found = f"The forecast was registered after these runs had begun: {', '.join(late)}." if late else None
+    return [_warning("forecast_came_first", not late, {"began_before_forecast": late}, found)]
 
 
 def _summary(lab: Lab, spec: ArtifactSpec) -> dict[str, Any]:
     return dict(lab.store.artifact(spec).record.summary)
 
 
-def _warning(name: str, passed: bool, metadata: dict[str, Any]) -> dg.AssetCheckResult:
-    return dg.AssetCheckResult(check_name=name, passed=passed, severity=dg.AssetCheckSeverity.WARN, metadata=metadata)
+def _warning(name: str, passed: bool, metadata: dict[str, Any], found: str | None = None) -> dg.AssetCheckResult:
+    severity = dg.AssetCheckSeverity.WARN
+    return dg.AssetCheckResult(check_name=name, passed=passed, severity=severity, metadata=metadata, description=found)

@@ -62,14 +62,22 @@ class Lab:
         """The training run of a partition.
 
         Raises:
-            MarinError: it is a held-out run, and the forecast, which says which model it is, is not committed.
+            MarinError: it is a held-out run, and there is no forecast that says which model it is.
         """
-        if key in self.graph.heldout_partitions and self.store.current(self.graph.forecast) is None:
+        return self.heldout_runs()[key] if key in self.graph.heldout_partitions else self.graph.cells[key]
+
+    def heldout_runs(self) -> dict[str, ArtifactSpec]:
+        """The held-out training runs by partition key.
+
+        Raises:
+            MarinError: there is no forecast that says which models they are.
+        """
+        if self.store.current(self.graph.forecast) is None:
             raise MarinError(
-                f"which model {key} is stands in {self.graph.forecast.name}, which is not in the store yet; "
-                f"materialize 'delphi/*' first"
+                f"which models the held-out runs are stands in {self.graph.forecast.name}, which is not in the store, "
+                f"or no longer fits; materialize it first, for instance with 'delphi/*'"
             )
-        return self.graph.run(key, self.store)
+        return self.graph.heldout_runs(self.store)
 
     def obtain(
         self,
@@ -110,12 +118,15 @@ class Lab:
     def result(self, record: ArtifactRecord, reused: bool) -> dg.MaterializeResult:
         return dg.MaterializeResult(metadata=self._metadata(record, reused), data_version=data_version(record))
 
-    def report_partition(self, context: dg.AssetExecutionContext, record: ArtifactRecord, *, reused: bool) -> None:
-        """An artifact of a partition as a materialization of it, in the step of another asset."""
+    def report_partition(
+        self, context: dg.AssetExecutionContext, spec: ArtifactSpec, record: ArtifactRecord, *, reused: bool
+    ) -> None:
+        """The artifact of a partition as a materialization of it, in the step of another asset. The record may have
+        been made under another key: that is no part of what it is."""
         context.log_event(
             dg.AssetMaterialization(
-                asset_key(record.name),
-                partition=record.partition,
+                asset_key(spec.name),
+                partition=spec.partition,
                 metadata=self._metadata(record, reused),
                 tags={"dagster/data_version": data_version(record).value},
             )

@@ -20,13 +20,14 @@ class ArtifactStatus:
     """One artifact of the graph. `changes` and `rebuilt` are empty unless an earlier build no longer fits.
 
     `changes` compares with the most similar earlier build, field by field; `rebuilt` names inputs that now have other
-    content than when the committed build read them.
+    content than when the committed build read them; `retried` is an evaluation that failed for want of something.
     """
 
     spec: ArtifactSpec
     state: State
     changes: tuple[FieldChange, ...] = ()
     rebuilt: tuple[str, ...] = ()
+    retried: bool = False
     inputs: tuple["ArtifactStatus", ...] = field(default=())
 
     def reasons(self) -> list[str]:
@@ -37,7 +38,8 @@ class ArtifactStatus:
         names = [role for role in changed if role not in cells] + ([f"{len(cells)} runs"] if cells else [])
         inputs = [f"its inputs are others: {', '.join(names)}"] if names else []
         rebuilt = [f"its input {role} was rebuilt with other content" for role in self.rebuilt]
-        return [*own, *inputs, *rebuilt]
+        retried = ["it failed for want of something that it needs, and is run again"] if self.retried else []
+        return [*own, *inputs, *rebuilt, *retried]
 
     def to_json(self) -> dict[str, Any]:
         """Flat: inputs by name, not nested."""
@@ -72,9 +74,11 @@ class StatusReader:
             return ArtifactStatus(spec, State.MISSING, inputs=inputs)
         record = self._store.record(spec.name, spec.fingerprint)
         if record is None:
-            return ArtifactStatus(spec, State.MISSING, tuple(self._closest_changes(spec, self._store)), (), inputs)
-        rebuilt = tuple(self._store.rebuilt_inputs(spec, record))
-        return ArtifactStatus(spec, State.STALE if rebuilt else State.COMMITTED, (), rebuilt, inputs)
+            return ArtifactStatus(spec, State.MISSING, tuple(self._closest_changes(spec, self._store)), inputs=inputs)
+        rebuilt = tuple(self._store.rebuilt_inputs(record))
+        retried = bool(record.summary.get("retryable"))
+        state = State.STALE if rebuilt or retried else State.COMMITTED
+        return ArtifactStatus(spec, state, (), rebuilt, retried, inputs)
 
     def _closest_changes(self, spec: ArtifactSpec, store: Store) -> Sequence[FieldChange]:
         """Differences to the most similar committed artifact of the same name and partition."""

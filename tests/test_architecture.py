@@ -21,8 +21,9 @@ ROOMS: dict[str, set[str]] = {
     "training": {"errors", "store", "data", "recipes", "gang", "termination"},
     "evals": {"errors", "store", "data", "training", "recipes"},
     "exports": {"errors", "store", "data", "training", "recipes"},
-    "publishing": {"errors", "store", "data", "recipes", "evals"},
-    "scaling": {"errors", "recipes"},
+    "markdown": set(),
+    "publishing": {"errors", "store", "data", "recipes", "evals", "markdown"},
+    "scaling": {"errors", "recipes", "markdown"},
     "build": {"errors", "store", "data", "tasks", "gang"},
     "jobs": {"errors", "store", "data", "build", "recipes", "tasks", "gang", "termination"},
 }

@@ -49,26 +49,23 @@ def assets(graph: LabGraph) -> list[dg.AssetsDefinition]:
     ) -> dg.MaterializeResult:
         with plain_errors():
             run = lab.lab.graph.run_of_plan(read_plan(config.plan))
-            train(context, lab.lab, run)
-            return lab.lab.materialize(context, run)
+            reused = lab.lab.store.current(run) is not None
+            return lab.lab.result(train(context, lab.lab, run), reused)
 
     return [checkpoints, checkpoint_of_plan]
 
 
-def train(context: dg.AssetExecutionContext, lab: Lab, run: ArtifactSpec) -> None:
-    """Train a run that is not in the store yet.
+def train(context: dg.AssetExecutionContext, lab: Lab, run: ArtifactSpec) -> ArtifactRecord:
+    """The record of a run, trained if it is not in the store yet.
 
     Raises:
         MarinError: it diverged; it is recorded all the same.
     """
     refuse_unrequested_work(context)
     record, _ = lab.obtain(context, [run])[run.fingerprint]
-    refuse_diverged(run, record)
-
-
-def refuse_diverged(run: ArtifactSpec, record: ArtifactRecord) -> None:
     if record.summary["status"] == "diverged":
         raise MarinError(
             f"{run.label} diverged at step {record.summary['steps'] - 1}: the loss is no number; the run is "
             f"recorded and stays out of the fits; change the recipe to train it differently"
         )
+    return record

@@ -7,7 +7,7 @@ import dagster as dg
 
 from marin_assets import checks
 from marin_assets.assets.factory import artifact_asset
-from marin_assets.assets.models import obtain_evaluations
+from marin_assets.assets.models import obtain_evaluations, texts_of_evaluations
 from marin_assets.guards import refuse_unrequested_work
 from marin_assets.keys import asset_key
 from marin_assets.lab import Lab
@@ -80,7 +80,7 @@ def assets(graph: LabGraph) -> list[dg.AssetsDefinition]:
             f"materialization of its partition of `{EVALS}`. Its table has one row per metric of a run.",
             kinds={"eval", "parquet"},
             # Not on the partitions that it materializes itself: it would look out of date for ever.
-            deps=[suite, graph.heldout.name],
+            deps=[suite, graph.heldout.name, graph.tokenizer.name, *texts_of_evaluations(graph)],
             prepare=evaluate_runs,
         ),
         artifact_asset(
@@ -118,20 +118,21 @@ def train_missing_cells(context: dg.AssetExecutionContext, lab: Lab) -> None:
 
 def train_heldout(context: dg.AssetExecutionContext, lab: Lab) -> None:
     """Train the models that the committed forecast names, and show each as a materialization of its partition."""
-    _train(context, lab, lab.graph.heldout_runs(lab.store))
+    _train(context, lab, lab.heldout_runs())
 
 
 def evaluate_runs(context: dg.AssetExecutionContext, lab: Lab) -> None:
     """Evaluate what is not evaluated yet, and show what is known of each run as a materialization of its partition."""
-    runs = [*lab.graph.cells.values(), *lab.graph.heldout_runs(lab.store).values()]
-    evaluated = [lab.graph.evaluated(run) for run in runs]
-    reused = {spec.fingerprint: lab.store.current(spec) is not None for spec in evaluated}
+    evaluated = [lab.graph.evaluated(run) for run in (*lab.graph.cells.values(), *lab.heldout_runs().values())]
+    before = {spec.fingerprint: lab.store.current(spec) for spec in evaluated}
     obtain_evaluations(context, lab, evaluated)
     shown = context.instance.get_materialized_partitions(asset_key(EVALS))
     for spec in evaluated:
         record = lab.made(context, spec)
-        if not reused[spec.fingerprint] or spec.partition not in shown:
-            lab.report_partition(context, record, reused=reused[spec.fingerprint])
+        # Another one where an evaluation was run again.
+        reused = record == before[spec.fingerprint]
+        if not reused or spec.partition not in shown:
+            lab.report_partition(context, spec, record, reused=reused)
 
 
 def _train(context: dg.AssetExecutionContext, lab: Lab, runs: Mapping[str, ArtifactSpec]) -> None:
@@ -146,7 +147,7 @@ def _train(context: dg.AssetExecutionContext, lab: Lab, runs: Mapping[str, Artif
         if record.summary["status"] == "diverged":
             context.log.warning(f"{spec.label} diverged; it is recorded and stays out of the fits")
         elif not reused or spec.partition not in shown:
-            lab.report_partition(context, record, reused=reused)
+            lab.report_partition(context, spec, record, reused=reused)
 
     def show_built(spec: ArtifactSpec) -> None:
         show(spec, lab.store.artifact(spec).record, reused=False)

@@ -82,7 +82,7 @@ def run_asset(
     kinds: set[str],
     deps: Sequence[str],
     code_version: str,
-    prepare: Callable[[dg.AssetExecutionContext, Lab, ArtifactSpec], None] | None = None,
+    prepare: Callable[[dg.AssetExecutionContext, Lab, ArtifactSpec], object] | None = None,
     check_specs: Sequence[dg.AssetCheckSpec] = (),
     checks: Callable[[Lab, ArtifactSpec], Sequence[dg.AssetCheckResult]] | None = None,
 ) -> dg.AssetsDefinition:
@@ -105,11 +105,11 @@ def run_asset(
     )
     def body(context: dg.AssetExecutionContext, lab: LabResource) -> dg.MaterializeResult:
         with plain_errors():
-            run = lab.lab.run(context.partition_key)
-            wanted = find(lab.lab.graph, run)
+            wanted = find(lab.lab.graph, lab.lab.run(context.partition_key))
+            reused = lab.lab.store.current(wanted) is not None
             if prepare:
                 prepare(context, lab.lab, wanted)
-            result = lab.lab.materialize(context, wanted)
+            result = lab.lab.result(lab.lab.made(context, wanted), reused)
             found = checks(lab.lab, wanted) if checks else ()
         return result._replace(check_results=list(found))
 

@@ -8,13 +8,11 @@ from marin_assets.assets.factory import artifact_asset, run_asset
 from marin_assets.guards import refuse_unrequested_work
 from marin_assets.lab import Lab
 from marin_core.graph import CHECKPOINTS, EVALS, EXPORTS, PUBLISHED_MODELS, LabGraph
-from marin_core.store import ArtifactSpec
+from marin_core.store import ArtifactRecord, ArtifactSpec
 from marin_core.tasks import TASKS
 
 
 def assets(graph: LabGraph) -> list[dg.AssetsDefinition]:
-    validation_texts = [made.curated.name for made in graph.sources.values()]
-    tasks = [files.name for files in graph.harness_tasks.values()]
     return [
         *(_task_asset(name, files) for name, files in graph.harness_tasks.items()),
         run_asset(
@@ -24,7 +22,7 @@ def assets(graph: LabGraph) -> list[dg.AssetsDefinition]:
             "the profile, with standard errors and what training data had of each. A failed one is a result, too.",
             graph,
             kinds={"eval"},
-            deps=[CHECKPOINTS, graph.tokenizer.name, *validation_texts, *tasks],
+            deps=[CHECKPOINTS, graph.tokenizer.name, *texts_of_evaluations(graph)],
             code_version=TASKS["collect_evals"].code_version,
             prepare=evaluate,
             check_specs=[checks.evaluations_succeeded(EVALS)],
@@ -60,6 +58,12 @@ def assets(graph: LabGraph) -> list[dg.AssetsDefinition]:
     ]
 
 
+def texts_of_evaluations(graph: LabGraph) -> list[str]:
+    """The assets that hold what models are evaluated on: validation sets, and the files of tasks."""
+    sets = [made.curated.name for made in graph.sources.values()]
+    return [*sets, *(files.name for files in graph.harness_tasks.values())]
+
+
 def _task_asset(name: str, files: ArtifactSpec) -> dg.AssetsDefinition:
     return artifact_asset(
         files,
@@ -78,11 +82,18 @@ def obtain_evaluations(context: dg.AssetExecutionContext, lab: Lab, evaluated: l
     """Run what the store lacks of all evaluations of several checkpoints, and again what failed for want of something
     that it needs."""
     wanted = [spec for each in evaluated for spec in each.inputs.values() if "checkpoint" in spec.inputs]
-    for spec in wanted:
-        record = lab.store.current(spec)
-        if record is not None and record.summary.get("retryable"):
-            lab.store.retire(spec)
-    if missing := [spec for spec in wanted if lab.store.current(spec) is None]:
-        refuse_unrequested_work(context, "evaluates models")
-        context.log.info(f"{len(missing)} of {len(wanted)} evaluations are not in the store yet; running them")
-        lab.obtain(context, missing)
+    found = {spec.fingerprint: lab.store.current(spec) for spec in wanted}
+    missing = [spec for spec in wanted if is_wanting(found[spec.fingerprint])]
+    if not missing:
+        return
+    refuse_unrequested_work(context, "evaluates models")
+    for spec in missing:
+        if record := found[spec.fingerprint]:
+            lab.store.retire(spec, record)
+    context.log.info(f"{len(missing)} of {len(wanted)} evaluations are not in the store yet; running them")
+    lab.obtain(context, missing)
+
+
+def is_wanting(record: ArtifactRecord | None) -> bool:
+    """Whether an evaluation has to be run: there is none, or one that another try may end differently."""
+    return record is None or bool(record.summary.get("retryable"))

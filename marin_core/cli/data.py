@@ -102,7 +102,7 @@ def _mixture(profile: Profile, store: Store, wanted: str | None) -> Artifact:
         return store.committed(f"mixture/{name}", fingerprint)
     if own.name == f"mixture/{name}":
         found = store.artifact(own)
-        if store.rebuilt_inputs(own, found.record):
+        if store.rebuilt_inputs(found.record):
             raise MarinError(f"{own.name} is stale: its inputs were rebuilt with other content; materialize it again")
         return found
     records = store.records(f"mixture/{name}")

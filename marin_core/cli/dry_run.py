@@ -1,7 +1,7 @@
 """The jobs that `dagster asset materialize --select 'delphi/*'` would submit, and what they would take."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from marin_core import environment
@@ -145,9 +145,9 @@ def _missing(graph: LabGraph, root: str) -> _Missing:
 
 
 def _of_the_suite(root: ArtifactStatus) -> tuple[ArtifactSpec, ...]:
-    """What is not committed of all that the suite is made of; publishing it is not asked for with it."""
-    missing = [status.spec for status in walk(root) if status.state is not State.COMMITTED]
-    return tuple(spec for spec in missing if not spec.name.startswith("publish/"))
+    """What is not committed of all that the suite is made of, which is what `delphi/*` builds."""
+    suite = replace(root, inputs=tuple(one for one in walk(root) if one.spec.name.startswith("delphi/")))
+    return tuple(status.spec for status in walk(suite) if status.state is not State.COMMITTED)
 
 
 def _estimate_heldout(graph: LabGraph, place: Place, key: str, run: ArtifactSpec | None) -> JobEstimate:

@@ -9,14 +9,14 @@ from rich.markup import escape
 from rich.table import Table
 
 from marin_core.errors import MarinError
+from marin_core.evals.config import DOCUMENTS_ROLE, PERPLEXITY
 from marin_core.evals.documents import text_of
 from marin_core.evals.gap import Gap, GapRow, byte_aligned_gap
 from marin_core.evals.perplexity import DocumentScores
-from marin_core.graph import LabGraph
+from marin_core.graph import EVALS, LabGraph
 from marin_core.profile import Profile, load_profile
 from marin_core.store import Artifact, Store
 
-_PERPLEXITY = "perplexity"
 # Characters of a span and what stands around it.
 _SHOWN = 70
 
@@ -51,7 +51,13 @@ def _evaluation(profile: Profile, store: Store, key: str) -> Artifact:
     known = [*graph.cells, *graph.heldout_partitions]
     if key not in known:
         raise MarinError(f"no run {key!r} in profile {profile.name}; there are {', '.join(known)}")
-    artifact = store.artifact(graph.evaluations(graph.run(key, store))[_PERPLEXITY])
+    spec = graph.evaluations(graph.run(key, store))[PERPLEXITY]
+    if store.current(spec) is None:
+        raise MarinError(
+            f"run {key} is not evaluated; materialize it with: dagster asset materialize --select {EVALS} "
+            f"--partition {key}"
+        )
+    artifact = store.artifact(spec)
     if error := artifact.record.summary.get("error"):
         raise MarinError(f"{artifact.record.name} [{key}] {artifact.record.summary['status']}: {error}")
     return artifact
@@ -60,7 +66,7 @@ def _evaluation(profile: Profile, store: Store, key: str) -> Artifact:
 def _texts(store: Store, evaluation: Artifact, scores: DocumentScores) -> dict[tuple[str, str], str]:
     texts = {}
     for name, rows in scores.sets().items():
-        entry = evaluation.record.inputs[f"documents/{name}"]
+        entry = evaluation.record.inputs[f"{DOCUMENTS_ROLE}{name}"]
         documents = store.committed(entry.name, entry.fingerprint)
         texts |= {(name, id_): text for id_, text in text_of(documents, rows["id"]).items()}
     return texts

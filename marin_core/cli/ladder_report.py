@@ -13,6 +13,8 @@ from marin_core.recipes.limits import Limit, Place, limits_met, place_of_optimum
 
 # A parabola through three runs has none left over to tell how good it is.
 LEAST_CELLS = 4
+# A loss law has three parameters.
+LEAST_BUDGETS = 3
 # Steps at one width that differ by more than this share, for one budget and another, come from batches rounded
 # differently: where batches double with budgets, they are equal but for the rounding of steps.
 _SAME_STEPS = 0.05
@@ -90,6 +92,13 @@ class LadderReport:
         return BudgetReport(flops, cells, limits, law.tokens(flops), place_of_optimum(law, cells))
 
     def _of_budgets(self) -> Iterator[Finding]:
+        if len(self.budgets) < LEAST_BUDGETS:
+            yield Finding(
+                "problem",
+                None,
+                f"{len(self.budgets)} fit budgets are too few for a loss law, which takes {LEAST_BUDGETS}; add to "
+                "fit_budgets",
+            )
         for one in self.budgets:
             if len(one.cells) < LEAST_CELLS:
                 yield Finding(

@@ -2,6 +2,7 @@
 
 import json
 import shlex
+from pathlib import Path
 from typing import Any
 
 import click
@@ -14,8 +15,10 @@ from marin_core.cli.token_laws import fitted_law, published_law
 from marin_core.graph import TRAINED_PLAN
 from marin_core.plan_file import write_plan
 from marin_core.profile import Profile, load_profile
+from marin_core.profile.load import shipped_with
 from marin_core.recipes import RECIPES, VERSIONS, Candidate, ScalingRecipe, TrainPlan, format_budget
 
+DEFAULT_FAMILY = "v4"
 # Sequences of each validation set where no profile says how many: those of the shipped profile `delphi`.
 DEFAULT_EVAL_SEQUENCES = 4096
 
@@ -46,7 +49,7 @@ class Flops(click.ParamType):
 @click.option("--seed", type=click.IntRange(0), help="Seed of the recommended run.  [default: the held-out runs' own]")
 @click.option("--out", type=click.Path(dir_okay=False), help="Write the recommended run's plan, to train it.")
 @click.option("--force", is_flag=True, help="With --out: replace a file that holds something else.")
-@click.option("--family", default="v4", show_default=True, help="Chips of which the smallest pool is named.")
+@click.option("--family", help=f"Chips of which the smallest pool is named.  [default: {DEFAULT_FAMILY}]")
 @click.option("--pool", help="A pool to ask about instead, like v5p-64.")
 @click.option("--mfu", type=click.FloatRange(0, 1, min_open=True), default=0.4, show_default=True)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, with everything.")
@@ -56,7 +59,7 @@ def recipe(budget: float, **options: Any) -> None:
     _check_together(options)
     profile = load_profile(options["profile"], dry=True) if options["profile"] else None
     chosen = profile.scale.recipe if profile else _shipped(options["name"], options["version"])
-    hardware = Hardware.of(options["family"], options["pool"], options["mfu"])
+    hardware = Hardware.of(options["family"] or DEFAULT_FAMILY, options["pool"], options["mfu"])
     if options["optimal"] or options["markdown"]:
         _recommend(_choice(budget, chosen, profile, options), hardware, profile, options)
     else:
@@ -72,6 +75,10 @@ def _check_together(options: dict[str, Any]) -> None:
         raise click.UsageError("a fitted law is that of a suite; name its profile with --profile")
     if options["force"] and not options["out"]:
         raise click.UsageError("--force is about the file that --out names; give both")
+    if options["family"] and options["pool"]:
+        raise click.UsageError("a pool is of a family; give --family or --pool")
+    if not options["mfu"] > 0:  # a range of floats lets nan through
+        raise click.UsageError(f"--mfu is {options['mfu']:g}; give a share of the peak, up to 1")
     one_run = options["optimal"] or options["markdown"]
     if not one_run and (options["law"] or options["seed"] is not None or options["out"]):
         raise click.UsageError("--law, --seed and --out are about the recommended run; give --optimal too")
@@ -127,11 +134,14 @@ def _law_line(choice: Choice) -> str:
 
 
 def _how_to_train(path: str, plan: TrainPlan, profile: str | None) -> str:
-    config = {"ops": {TRAINED_PLAN.replace("/", "__"): {"config": {"plan": path}}}}
+    # Whatever runs Dagster may have another working folder.
+    config = {"ops": {TRAINED_PLAN.replace("/", "__"): {"config": {"plan": str(Path(path).resolve())}}}}
     command = f"dagster asset materialize --select {TRAINED_PLAN} --config-json {shlex.quote(json.dumps(config))}"
-    setting = f"MARIN_PROFILE={shlex.quote(profile)} " if profile else ""
     run = f"{Candidate.key_of(plan.flops, plan.hidden_dim)}, seed {plan.seed}"
-    return f"{path} is the plan of {run}; this trains it:\n{setting}{command}"
+    # A plan is trained on a profile's mixture, whose vocabulary is that of its recipe.
+    first, *others = [profile] if profile else shipped_with(plan.recipe)
+    or_others = f" (or with MARIN_PROFILE={' or '.join(others)})" if others else ""
+    return f"{path} is the plan of {run}; this trains it{or_others}:\nMARIN_PROFILE={shlex.quote(first)} {command}"
 
 
 def _list(

@@ -8,7 +8,7 @@ from marin_core.cli.reach import reached
 from marin_core.errors import MarinError
 from marin_core.graph import LabGraph
 from marin_core.profile import Profile
-from marin_core.recipes import RecipeError, ScalingRecipe, TokenLaw
+from marin_core.recipes import RECIPES, VERSIONS, RecipeError, ScalingRecipe, TokenLaw
 
 
 @dataclass(frozen=True)
@@ -33,6 +33,11 @@ def published_law(recipe: ScalingRecipe) -> KnownLaw:
         RecipeError: it has none.
     """
     if recipe.token_law is None:
+        if recipe.version in VERSIONS and recipe not in RECIPES.values():
+            raise RecipeError(
+                f"recipe {recipe.name!r} has no published token law of version {recipe.version}, which is superseded; "
+                "leave --optimal out to see its candidates"
+            )
         raise RecipeError(
             f"recipe {recipe.name!r} has no published token law, version {recipe.version}; materialize delphi/* to fit "
             "one, and name the profile with --profile"

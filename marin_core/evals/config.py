@@ -4,6 +4,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+# The evaluation that every checkpoint gets.
+PERPLEXITY = "perplexity"
+# Roles of inputs: of an evaluation, a validation set's documents (and the set's name) and the files of its task; of
+# all results together, what was found of a source's text (and the source's name).
+DOCUMENTS_ROLE, TASK_ROLE, CONTAMINATION_ROLE = "documents/", "task", "contamination/"
+
 
 @dataclass(frozen=True)
 class HarnessTask:
@@ -33,11 +39,24 @@ class HarnessTask:
 
 
 @dataclass(frozen=True)
+class ExternalScore:
+    """What a model that is none of ours scores at `evaluation`: it joins ours in the step from soft to hard metric."""
+
+    evaluation: str
+    model: str
+    soft: float
+    hard: float
+    # Questions behind `hard`; unknown if None.
+    examples: int | None = None
+
+
+@dataclass(frozen=True)
 class EvalsConfig:
     """The first `max_bytes` of UTF-8 of each validation set are scored by perplexity."""
 
     max_bytes: int = 65536
     tasks: tuple[HarnessTask, ...] = ()
+    external: tuple[ExternalScore, ...] = ()
 
     def perplexity(self, framing: str, shares: Mapping[str, float]) -> dict[str, Any]:
         """What identifies a scoring by perplexity, beside its inputs: the framing of the shards, and of each validation

@@ -17,7 +17,8 @@ _LINES, _CHARACTERS = 3, 400
 
 
 class HarnessProcess:
-    """`python -m marin_core.evals.harness_process`, with its output in `harness.log` of a folder.
+    """`python -m marin_core.evals.harness_process`, with its output in `harness-PID.log` of a folder,
+    where PID is this process's: several workers of a machine may share the folder.
 
     It imports the harness at its first request, which takes seconds, and answers the next ones at once. It ends when
     its standard input is closed, so it cannot outlive its parent. `offline` forbids it to ask a hub.
@@ -25,7 +26,7 @@ class HarnessProcess:
 
     def __init__(self, folder: Path, *, offline: bool):
         self.offline = offline
-        self.log = folder / "harness.log"
+        self.log = folder / f"harness-{os.getpid()}.log"
         folder.mkdir(parents=True, exist_ok=True)
         with open(self.log, "ab") as log:
             self._process = subprocess.Popen(
@@ -117,14 +118,6 @@ def warm_process(folder: Path, *, offline: bool) -> HarnessProcess:
     if _warm is None:
         _warm = HarnessProcess(folder, offline=offline)
     return _warm
-
-
-def close_warm_process() -> None:
-    """End this worker's harness process, if it has one."""
-    global _warm
-    if _warm is not None:
-        _warm.kill()
-        _warm = None
 
 
 def _environment(folder: Path, offline: bool) -> dict[str, str]:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
+from marin_core.errors import MarinError
 from marin_core.graph.evaluations import collected_evals, evaluations, harness_tasks
 from marin_core.graph.runs import (
     CHECKPOINTS,
@@ -142,7 +143,10 @@ class LabGraph:
 
     @cached_property
     def suite(self) -> ArtifactSpec:
-        return artifact("delphi/suite", "collect_runs", {}, {"recipe": self.recipe, **self.cells})
+        excluded = dict(self.scale.excluded)
+        if unknown := sorted(set(excluded) - set(self.cells)):
+            raise MarinError(f"excluded names {unknown[0]!r}, which is no cell of the ladder: {', '.join(self.cells)}")
+        return artifact("delphi/suite", "collect_runs", {"excluded": excluded}, {"recipe": self.recipe, **self.cells})
 
     @cached_property
     def isoflop(self) -> ArtifactSpec:
@@ -226,7 +230,10 @@ class LabGraph:
     @cached_property
     def downstream(self) -> ArtifactSpec:
         inputs = {"suite": self.suite, "isoflop": self.isoflop, "heldout": self.heldout, "evals": self.evals}
-        config = {"heldout_budgets": sorted(self.scale.heldout_budgets)}
+        config = {
+            "heldout_budgets": sorted(self.scale.heldout_budgets),
+            "external": [dataclasses.asdict(score) for score in self.scale.evals.external],
+        }
         return artifact("delphi/downstream", "forecast_downstream", config, inputs)
 
     @cached_property

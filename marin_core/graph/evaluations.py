@@ -5,13 +5,18 @@ import json
 from collections.abc import Mapping
 
 from marin_core.data.sources.declaration import FolderOrigin
-from marin_core.evals.config import EvalsConfig, HarnessTask
+from marin_core.evals.config import (
+    CONTAMINATION_ROLE,
+    DOCUMENTS_ROLE,
+    PERPLEXITY,
+    TASK_ROLE,
+    EvalsConfig,
+    HarnessTask,
+)
 from marin_core.graph.runs import EVALS
 from marin_core.graph.sources import SourceArtifacts
 from marin_core.graph.specs import artifact
 from marin_core.store import ArtifactSpec, canonical_json
-
-PERPLEXITY = "perplexity"
 
 
 def harness_tasks(
@@ -37,7 +42,7 @@ def evaluations(
     for task in config.tasks:
         # A folder and a number of questions identify the task's files.
         settings = {**dataclasses.asdict(task), "folder": None, "questions": None}
-        inputs = {**model, **({"task": tasks[task.name]} if task.name in tasks else {})}
+        inputs = {**model, **({TASK_ROLE: tasks[task.name]} if task.name in tasks else {})}
         found[task.name] = _evaluation(task.name, "run_harness_task", settings, inputs, run)
     return found
 
@@ -47,7 +52,7 @@ def collected_evals(
 ) -> ArtifactSpec:
     """All results of a run, with what the training sources had of each evaluation's text."""
     looked = {
-        f"contamination/{name}": made.stages["contamination"]
+        f"{CONTAMINATION_ROLE}{name}": made.stages["contamination"]
         for name, made in sources.items()
         if "contamination" in made.stages
     }
@@ -83,7 +88,7 @@ def _task_files(
 
 
 def _documents(sources: Mapping[str, SourceArtifacts]) -> dict[str, ArtifactSpec]:
-    return {f"documents/{name}": made.curated for name, made in sources.items()}
+    return {f"{DOCUMENTS_ROLE}{name}": made.curated for name, made in sources.items()}
 
 
 def _shares(tokenized: Mapping[str, ArtifactSpec]) -> dict[str, float]:

@@ -53,11 +53,14 @@ class Scale:
     # BOS and EOS around a document: `document`, or `levanter` for caches equal to those that Levanter builds.
     framing: Literal["document", "levanter"] = "document"
     seed: int = 0
+    # Cells of the ladder that stay out of the fits, each with the reason.
+    excluded: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class HubTarget:
-    """Where models and tables are published: a namespace (user or organization) of the hub that HF_ENDPOINT names.
+    """Where models and tables are published: a namespace (user or organization) of the hub at the URL `endpoint`, None
+    for the public one. HF_ENDPOINT replaces the profile's, for workers too.
 
     Without a namespace nothing can be published. Readers find what is complete at `tag`. `licence` is that of models
     and tables, by the hub's name for it (`apache-2.0`); None states none.
@@ -67,11 +70,13 @@ class HubTarget:
     private: bool = False
     tag: str = "released"
     licence: str | None = None
+    endpoint: str | None = None
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where it is built. Changes no result: no fingerprint depends on it.
+    """Where it is built. Changes no result: no fingerprint depends on it, but for `hub`, on which that of a publication
+    does.
 
     Without `kubernetes` jobs are processes on this machine, and all pools are `cpu-N`. In a profile a pool
     (`data_pool`, `suite_pool`, `heldout_pool`, `eval_pool`) is one name, or a list of equal ones of which a job gets

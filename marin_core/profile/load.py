@@ -39,6 +39,16 @@ def load_profile(name: str | None = None, *, dry: bool = False) -> Profile:
         raise layers.located(str(error), error.path) from None
 
 
+def shipped_with(recipe: str) -> list[str]:
+    """The shipped profiles with a recipe of that name, those first whose jobs run on this machine.
+
+    Of a profile only what it builds is read: it may be one whose place needs settings that this environment lacks.
+    """
+    tables = {name: read_layers(file).table for name in shipped_profiles() if (file := profile_file(name))}
+    found = [name for name, table in tables.items() if build_scale(table["scale"]).recipe.name == recipe]
+    return sorted(found, key=lambda name: "kubernetes" in tables[name]["place"])
+
+
 def _build(layers: Layers, *, dry: bool) -> Profile:
     if unknown := [key for key in layers.table if key not in _SECTIONS]:
         raise FieldError(f"unknown section {unknown[0]!r}; there are scale and place", unknown[0])
@@ -46,7 +56,11 @@ def _build(layers: Layers, *, dry: bool) -> Profile:
     with reading("scale"):
         built = build_scale(scale)
     with reading("place"):
-        return Profile(layers.file.stem, built, build_place(_with_stand_ins(place) if dry else place))
+        chosen = build_place(_with_stand_ins(place) if dry else place)
+    with reading("place", "heldout_pool"):
+        for flops in built.heldout_budgets:
+            chosen.heldout_pools_of(flops)
+    return Profile(layers.file.stem, built, chosen)
 
 
 def _with_stand_ins(place: dict[str, Any]) -> dict[str, Any]:

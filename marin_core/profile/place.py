@@ -1,5 +1,6 @@
 """The `[place]` section of a profile: checked, and built into a `Place`."""
 
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import replace
@@ -10,7 +11,10 @@ from marin_core import environment
 from marin_core.data.sources.tables import FieldError, build_record, check_names, field_names, reading
 from marin_core.jobs.kubernetes.place import KubernetesPlace
 from marin_core.jobs.pools import Pool, all_pools, check_equal, parse_pool
+from marin_core.profile.budgets import budget_of_key
 from marin_core.profile.declaration import HubTarget, Place
+from marin_core.publishing.ownership import BRANCHES
+from marin_core.publishing.repository import MAIN, PUBLIC_HUB
 from marin_core.store.regions import same_region
 
 type Table = Mapping[str, Any]
@@ -31,12 +35,15 @@ _OBJECT_NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 # What W&B accepts as the name of a project.
 _WANDB_PROJECT = re.compile(r"[^/\\#?%:]{1,128}")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+# A tag, as git and a hub accept it.
+_TAG = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*(?<!\.)(?<!\.lock)")
+_ENDPOINT = re.compile(r"https?://[^\s/?#]+(/[^\s?#]*)?")
 _ZONE = re.compile(r"([a-z]+-[a-z]+\d+)-[a-z]\w*")
 
 
 def build_place(table: Table) -> Place:
-    """Reads MARIN_STORE, MARIN_IMAGE, WANDB_MODE and WANDB_PROJECT, which win over the profile's `store`, `image`,
-    `tracking` and `wandb_project`.
+    """Reads MARIN_STORE, MARIN_IMAGE, WANDB_MODE, WANDB_PROJECT and HF_ENDPOINT, which win over the profile's `store`,
+    `image`, `tracking`, `wandb_project` and the hub's `endpoint`.
 
     Raises:
         FieldError: a field is unknown, missing or wrong; the path leads to it.
@@ -57,7 +64,7 @@ def build_place(table: Table) -> Place:
         with reading("hub"):
             rest["hub"] = _hub(_subtable(rest, "hub"))
     place = build_record(Place, {**rest, "store": store, "kubernetes": kubernetes} | pools)
-    place = _tracked(place)
+    place = _tracked(_with_hub(place))
     _check_numbers(place)
     if place.assumed_mfu > 1:
         raise FieldError(f"assumed_mfu is {place.assumed_mfu:g}; give a share of the peak, up to 1", "assumed_mfu")
@@ -125,11 +132,9 @@ def _heldout_pools(table: Table, *, on_cluster: bool) -> dict[float | None, tupl
         return {None: _pools(table, "heldout_pool", on_cluster=on_cluster)}
     pools: dict[float | None, tuple[str, ...]] = {}
     with reading("heldout_pool"):
-        for budget in table["heldout_pool"]:
-            try:
-                flops = float(budget)
-            except ValueError:
-                raise FieldError(f"{budget!r} is not a budget in FLOPs; give one like 1e21", budget) from None
+        for budget, value in table["heldout_pool"].items():
+            with reading(budget):
+                flops = budget_of_key(budget, value)
             pools[flops] = _pools(table["heldout_pool"], budget, on_cluster=on_cluster)
     return pools
 
@@ -148,9 +153,25 @@ def _eval_pools(table: Table, *, on_cluster: bool) -> tuple[str, ...]:
 
 def _hub(table: Table) -> HubTarget:
     hub = build_record(HubTarget, table)
-    if not hub.tag or hub.tag == "main":
+    if not _TAG.fullmatch(hub.tag) or ".." in hub.tag:
+        raise FieldError(f"tag is {hub.tag!r}; give letters, digits, _, . and -, such as released", "tag")
+    if hub.tag == MAIN or hub.tag.startswith(BRANCHES):
         raise FieldError(f"tag is {hub.tag!r}; give a name that no branch has, such as released", "tag")
+    if hub.endpoint is not None and not _ENDPOINT.fullmatch(hub.endpoint):
+        raise FieldError(f"endpoint is {hub.endpoint!r}; give the URL of a hub, such as {PUBLIC_HUB}", "endpoint")
     return hub
+
+
+def _with_hub(place: Place) -> Place:
+    """With the hub that the environment names, that of this process or else of pods: a publication says which it is
+    for."""
+    chosen = os.environ.get("HF_ENDPOINT") or place.hub.endpoint
+    if not chosen and place.kubernetes:
+        chosen = place.kubernetes.env.get("HF_ENDPOINT")
+    if chosen and not _ENDPOINT.fullmatch(chosen):
+        raise FieldError(f"HF_ENDPOINT is {chosen!r}; set it to the URL of a hub, such as {PUBLIC_HUB}")
+    endpoint = chosen.rstrip("/") if chosen else None
+    return replace(place, hub=replace(place.hub, endpoint=None if endpoint == PUBLIC_HUB else endpoint))
 
 
 def _subtable(table: Table, key: str) -> Table:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,11 +11,24 @@ from marin_core.data.near_duplicates.config import MinHashConfig
 from marin_core.data.sources.catalogue import select_sources
 from marin_core.data.sources.declaration import Source
 from marin_core.data.sources.tables import FieldError, build_record, check_fields, check_names, field_names, reading
-from marin_core.evals.config import EvalsConfig, HarnessTask
+from marin_core.evals.config import PERPLEXITY, EvalsConfig, ExternalScore, HarnessTask
+from marin_core.profile.budgets import budget_of_key
 from marin_core.profile.declaration import PretrainedTokenizer, Scale, TrainedTokenizer
-from marin_core.recipes import RECIPES, VERSIONS, CompletedAdamHParams, HeldOutRun, ScalingRecipe, TokenLaw
+from marin_core.recipes import (
+    RECIPES,
+    VERSIONS,
+    CompletedAdamHParams,
+    HeldOutRun,
+    ScalingRecipe,
+    TokenLaw,
+    format_budget,
+)
+from marin_core.recipes.hparams import rule_of
 
 type Table = Mapping[str, Any]
+
+# Names of tasks become parts of asset keys, `/` between them, and of paths.
+_TASK_NAME = re.compile(r"[A-Za-z0-9_-]+(/[A-Za-z0-9_-]+)*")
 
 
 def build_scale(table: Table) -> Scale:
@@ -58,6 +72,10 @@ def _check_numbers(scale: Scale) -> None:
             raise FieldError(f"{name} is empty; give at least one budget in FLOPs", name)
         for index, budget in enumerate(budgets):
             _check_budget(budget, name, index)
+        texts = [format_budget(budget) for budget in budgets]
+        for index, text in enumerate(texts):
+            if text in texts[:index]:
+                raise FieldError(f"{name} has {text} twice; give every budget once", name, index)
     if not 0 < scale.validation_share < 1:
         message = f"validation_share is {scale.validation_share:g}; give a share between 0 and 1"
         raise FieldError(message, "validation_share")
@@ -80,13 +98,45 @@ def _evals(table: Table) -> EvalsConfig:
             if not isinstance(task, Mapping):
                 raise FieldError(f"task {name!r} is not a table; write [scale.evals.tasks.{name}], empty for defaults")
             built.append(_harness_task(build_record(HarnessTask, {"name": name, **task})))
-    config = build_record(EvalsConfig, {**{k: v for k, v in table.items() if k != "tasks"}, "tasks": tuple(built)})
+            _check_distinct(built)
+    rest = {key: value for key, value in table.items() if key not in ("tasks", "external")}
+    config = build_record(EvalsConfig, {**rest, "tasks": tuple(built), "external": _external(table)})
     if config.max_bytes < 1:
         raise FieldError(f"max_bytes is {config.max_bytes}; give at least 1", "max_bytes")
     return config
 
 
+def _external(table: Table) -> tuple[ExternalScore, ...]:
+    rows = table.get("external", [])
+    if not (isinstance(rows, list) and all(isinstance(row, Mapping) for row in rows)):
+        raise FieldError("field 'external' is not a list of tables; write [[scale.evals.external]]", "external")
+    scores = []
+    for index, row in enumerate(rows):
+        with reading("external", index):
+            scores.append(build_record(ExternalScore, row))
+    return tuple(scores)
+
+
+def _check_distinct(tasks: list[HarnessTask]) -> None:
+    """The last of the tasks against those before."""
+    *others, last = (task.name for task in tasks)
+    for other in others:
+        if _identifier(other) == _identifier(last):
+            raise FieldError(f"to Dagster tasks {other!r} and {last!r} have one name; leave one of them out", "name")
+
+
+def _identifier(task: str) -> str:
+    """The name of the asset's op, as Dagster makes it of its key: the parts joined, and what is no letter an `_`."""
+    return task.replace("/", "__").replace("-", "_")
+
+
 def _harness_task(task: HarnessTask) -> HarnessTask:
+    if not _TASK_NAME.fullmatch(task.name):
+        message = f"the task's name is {task.name!r}; give letters, digits, _ and -, in parts with / between them"
+        raise FieldError(message, "name")
+    if task.name == PERPLEXITY:
+        message = f"the task's name is {PERPLEXITY!r}, which every run is scored by anyway; leave the task out"
+        raise FieldError(message, "name")
     if task.folder is not None and task.questions is not None:
         raise FieldError("a task is read from a folder or made of questions; give one of the two", "questions")
     for name in ("questions", "limit", "timeout_seconds"):
@@ -187,7 +237,8 @@ def _fork(recipe: ScalingRecipe, constants: dict[str, Any]) -> ScalingRecipe:
         with reading("heldout_runs"):
             constants["heldout_runs"] = _by_budget(constants["heldout_runs"])
     check_fields(ScalingRecipe, constants)
-    return dataclasses.replace(recipe, **constants)
+    # What was published is of the shipped constants: of others it says nothing.
+    return dataclasses.replace(recipe, **{"token_law": None, "heldout_runs": {}, **constants})
 
 
 def _hparams(base: CompletedAdamHParams, constants: Any) -> CompletedAdamHParams:
@@ -197,28 +248,25 @@ def _hparams(base: CompletedAdamHParams, constants: Any) -> CompletedAdamHParams
     if "rule" not in constants:
         return dataclasses.replace(base, **check_fields(type(base), constants))
     with reading("rule"):
-        try:
-            return CompletedAdamHParams.from_json({**base.to_json(), **constants})
-        except (TypeError, ValueError, AttributeError) as error:
-            raise FieldError(f"the rule cannot be made of these constants: {error}") from None
+        if not isinstance(constants["rule"], str):
+            raise FieldError(f"rule is {constants['rule']!r}; give a class, as module:Class")
+        rule = rule_of(constants["rule"])
+    own = {key: value for key, value in constants.items() if key != "rule"}
+    try:
+        return build_record(rule, {**dataclasses.asdict(base), **own})
+    except FieldError:
+        raise
+    except (TypeError, ValueError, NameError, AttributeError) as error:  # the class is a lab's own
+        message = f"rule {constants['rule']} cannot be made of these constants: {error}"
+        raise FieldError(message, "rule") from None
 
 
 def _by_budget(runs: Table) -> dict[float, HeldOutRun]:
-    """TOML's keys are texts: `1e21 = { batch_size = 512 }` has the key "1e21"."""
     by_budget = {}
     for budget, run in runs.items():
         with reading(budget):
+            flops = budget_of_key(budget, run)
             if not isinstance(run, Mapping):
                 raise FieldError(f"held-out run {budget} is {run!r}; give a table like {{ batch_size = 512 }}")
-            by_budget[_budget(budget)] = build_record(HeldOutRun, run)
+            by_budget[flops] = build_record(HeldOutRun, run)
     return by_budget
-
-
-def _budget(text: str) -> float:
-    try:
-        flops = float(text)
-    except ValueError:
-        flops = math.nan
-    if not (math.isfinite(flops) and flops > 0):
-        raise FieldError(f"the budget is {text!r}; give a positive number of FLOPs, like 1e21")
-    return flops

@@ -20,6 +20,8 @@ _TEMPLATE = "model_card.md.jinja"
 def model_card(artifacts: ModelArtifacts, repository: str, tag: str, fingerprint: str, licence: str | None) -> str:
     """The text of the card. `fingerprint` is that of the publication, `licence` the model's own where one was given."""
     plan, results = artifacts.plan, artifacts.results()
+    elsewhere = [result for result in results if result.details.get("endpoint")]
+    results = [result for result in results if result not in elsewhere]
     mixture = artifacts.mixture.read_json("mixture.json")
     values = {
         "name": repository.split("/")[-1],
@@ -38,6 +40,7 @@ def model_card(artifacts: ModelArtifacts, repository: str, tag: str, fingerprint
         "stages": [_stage(stage, mixture, artifacts.sources) for stage in mixture["stages"]],
         "tokenizer": _tokenizer(artifacts.tokenizer),
         **_evaluations(results),
+        "elsewhere": elsewhere,
         "provenance": _provenance(artifacts, fingerprint),
     }
     return render(_TEMPLATE, _metadata(artifacts, repository, results, licence), values)

@@ -1,8 +1,9 @@
 """One repository on a Hugging Face hub, written to: its branches, files and tags, and what a refusal means.
 
-The hub is the one that `huggingface_hub` is set up for (HF_ENDPOINT, HF_TOKEN, HF_HUB_OFFLINE). Every request goes
-through its `HfApi`; one that met a passing fault is made again, by the library for the parts of an upload, here for the
-rest. So whatever is handed to `Repository.ask` must be harmless when it is done twice.
+The hub is named with the repository; HF_ENDPOINT is not read here: where a publication lies is part of what it is.
+HF_TOKEN and HF_HUB_OFFLINE are those of `huggingface_hub`. Every request goes through it; one that met a passing fault
+is made again, by the library for the parts of an upload, here for the rest. So whatever is handed to `Repository.ask`
+must be harmless when it is done twice.
 """
 
 import contextlib
@@ -11,7 +12,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import quote
 
-from marin_core.data.sources.hub import endpoint
 from marin_core.data.sources.patience import Interrupted, Log, Patience, persist
 from marin_core.data.sources.web import PASSING, connected, retry_after
 from marin_core.errors import MarinError
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from huggingface_hub.hf_api import RepoFile
 
 MAIN = "main"
+PUBLIC_HUB = "https://huggingface.co"
 # Seconds without a sign of life; a hub checks every large file of a commit before it answers.
 _SILENCE = 300.0
 # A branch that another client has moved: 409, or 412 where the request named the commit that it expected.
@@ -30,16 +31,18 @@ _MOVED = (409, 412)
 
 @dataclass(frozen=True)
 class Repository:
-    """`name` is `namespace/name`. Methods raise MarinError with what the hub said, in one line."""
+    """`name` is `namespace/name`, `hub` a URL without a slash at its end. Methods raise MarinError with what the hub
+    said, in one line."""
 
     kind: Literal["model", "dataset"]
     name: str
     log: Log
+    hub: str = PUBLIC_HUB
     patience: Patience = field(default_factory=Patience)
 
     @property
     def url(self) -> str:
-        return f"{endpoint()}/{'datasets/' if self.kind == 'dataset' else ''}{self.name}"
+        return f"{self.hub}/{'datasets/' if self.kind == 'dataset' else ''}{self.name}"
 
     def create(self, *, private: bool) -> None:
         """Make it exist. One that exists is left as it is.
@@ -52,12 +55,15 @@ class Repository:
 
         if not get_token():
             raise MarinError(
-                f"cannot publish {self.name}: there is no token for {endpoint()}; set HF_TOKEN to one that may write "
+                f"cannot publish {self.name}: there is no token for {self.hub}; set HF_TOKEN to one that may write "
                 f"to {self._namespace}, or run `hf auth login`"
             )
         self.ask(lambda api: api.create_repo(self.name, repo_type=self.kind, private=private, exist_ok=True))
         if private and not self.ask(lambda api: api.repo_info(self.name, repo_type=self.kind)).private:
             raise MarinError(f"{self.url} exists and is public, but it is to be private; make it private there first")
+
+    def branches(self) -> list[str]:
+        return self.ask(lambda api: [ref.name for ref in api.list_repo_refs(self.name, repo_type=self.kind).branches])
 
     def create_branch(self, branch: str) -> None:
         """A branch that starts where `main` is; one that exists stays where it is."""
@@ -70,6 +76,20 @@ class Repository:
     def files(self, revision: str) -> "dict[str, RepoFile]":
         """Every file at a revision by path, with size and hash."""
         return self.ask(lambda api: self._files(api, revision))
+
+    def read(self, revision: str, path: str) -> bytes:
+        """A small file that is there."""
+        from huggingface_hub import get_session, hf_hub_url
+        from huggingface_hub.utils import build_hf_headers, hf_raise_for_status
+
+        url = hf_hub_url(self.name, path, repo_type=self.kind, revision=revision, endpoint=self.hub)
+
+        def get(_: "HfApi") -> bytes:
+            response = get_session().get(url, headers=build_hf_headers())
+            hf_raise_for_status(response)
+            return response.content
+
+        return self.ask(get)
 
     def commit(self, branch: str, operations: Callable[[], list[Any]], message: str) -> None:
         """Upload what the operations add, and commit them together. `operations` makes new ones for every try."""
@@ -147,9 +167,9 @@ class Repository:
 
         get_session().timeout = _SILENCE
         try:
-            return request(HfApi(endpoint=endpoint()))
+            return request(HfApi(endpoint=self.hub))
         except Exception as error:
-            with connected(endpoint()):
+            with connected(self.hub):
                 raise self._meaning(_root(error)) from None
 
     def _head(self, api: "HfApi", revision: str) -> str:
@@ -169,7 +189,7 @@ class Repository:
         from huggingface_hub import get_session
         from huggingface_hub.utils import build_hf_headers, hf_raise_for_status
 
-        url = f"{endpoint()}/api/{self.kind}s/{self.name}/xet-write-token/{quote(branch, safe='')}"
+        url = f"{self.hub}/api/{self.kind}s/{self.name}/xet-write-token/{quote(branch, safe='')}"
         response = get_session().get(url, headers=build_hf_headers())
         if response.status_code == 404:
             return False
@@ -201,7 +221,7 @@ class Repository:
             return Interrupted(f"the hub answers {status}: somebody else changed it meanwhile{said}")
         if status == 401:
             return MarinError(
-                f"cannot publish {self.name}: {endpoint()} does not accept the token{said}; set HF_TOKEN to a valid "
+                f"cannot publish {self.name}: {self.hub} does not accept the token{said}; set HF_TOKEN to a valid "
                 f"one, or run `hf auth login`"
             )
         if status == 403:
@@ -211,7 +231,7 @@ class Repository:
             )
         if status == 404:
             return MarinError(
-                f"cannot publish {self.name}: {endpoint()} knows no such place{said}; check the namespace in "
+                f"cannot publish {self.name}: {self.hub} knows no such place{said}; check the namespace in "
                 f"[place.hub] of the profile"
             )
         return MarinError(f"cannot publish {self.name}: the hub answers {status}{said} for {error.response.url}")

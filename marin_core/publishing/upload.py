@@ -3,6 +3,7 @@
 A hub makes one commit visible at a time, but a model may be too large to be uploaded for one commit without anything
 to show for it when the upload is cut off. So:
 
+0. A repository that holds what no lab published, or the model of another checkpoint, is left alone.
 1. The files go to a branch of their own, named after the artifact that is published, a few gigabytes a commit. What the
    branch has already, by hash, is not sent again: a publication that was killed goes on where it was.
 2. Everything on the branch is listed back from the hub and held against the sizes and hashes that were committed here.
@@ -28,6 +29,7 @@ from fsspec.implementations.local import LocalFileSystem
 from marin_core.data.sources.patience import Log
 from marin_core.data.sources.transfer import human
 from marin_core.errors import MarinError
+from marin_core.publishing.ownership import OF_THE_HUB, check_replaceable
 from marin_core.publishing.repository import MAIN, Repository
 from marin_core.store import Artifact
 
@@ -36,8 +38,6 @@ if TYPE_CHECKING:
 
 BATCH_BYTES = 2 << 30
 _CHUNK = 16 << 20
-# What the hub itself puts into a new repository: which files are large ones.
-_OF_THE_HUB = (".gitattributes",)
 
 
 @dataclass(frozen=True)
@@ -130,18 +130,22 @@ def publish(
     message: str,
     scratch: Path,
     log: Log,
+    checkpoint: str | None = None,
     batch_bytes: int = BATCH_BYTES,
 ) -> Published:
     """Make `main` and `tag` of a repository hold exactly these files, in the order that the module describes.
 
-    `scratch` needs room for one batch, `batch_bytes` or the largest file, where the files lie in an object store.
+    `checkpoint` is the fingerprint of a model's checkpoint. `scratch` needs room for one batch, `batch_bytes` or the
+    largest file, where the files lie in an object store.
 
     Raises:
-        MarinError: the hub refuses or cannot be reached, a file here is damaged, or what the hub lists is not what was
-            sent. `main` and the tag are then as they were, or complete.
+        MarinError: the repository holds what may not be replaced (`check_replaceable`), the hub refuses or cannot be
+            reached, a file here is damaged, or what the hub lists is not what was sent. `main` and the tag are then as
+            they were, or complete.
     """
     outgoing = {file.path: file for file in files}
     repository.create(private=private)
+    check_replaceable(repository, checkpoint)
     repository.create_branch(branch)
     there = repository.files(branch)
     missing = [file for file in outgoing.values() if not file.is_same_as(there.get(file.path))]
@@ -151,7 +155,7 @@ def publish(
             for batch in _batches(missing, batch_bytes):
                 log(f"{repository.name}: sending {', '.join(f'{file.path} ({human(file.size)})' for file in batch)}")
                 _send(repository, branch, batch, message, scratch)
-    if stale := [path for path in there if path not in outgoing and path not in _OF_THE_HUB]:
+    if stale := [path for path in there if path not in outgoing and path not in OF_THE_HUB]:
         _delete(repository, branch, stale, message)
     commit = repository.head(branch)
     _check(repository, commit, outgoing)
@@ -203,7 +207,7 @@ def _delete(repository: Repository, branch: str, paths: list[str], message: str)
 def _check(repository: Repository, revision: str, outgoing: dict[str, OutgoingFile]) -> None:
     there = repository.files(revision)
     wrong = [path for path, file in outgoing.items() if not file.is_same_as(there.get(path))]
-    wrong += [path for path in there if path not in outgoing and path not in _OF_THE_HUB]
+    wrong += [path for path in there if path not in outgoing and path not in OF_THE_HUB]
     if wrong:
         path, found, sent = wrong[0], there.get(wrong[0]), outgoing.get(wrong[0])
         has = f"{found.size} bytes with hash {found.lfs.sha256 if found.lfs else found.blob_id}" if found else "nothing"

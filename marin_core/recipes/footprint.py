@@ -6,7 +6,6 @@ larger held-out budgets did.
 """
 
 import math
-from collections.abc import Iterable
 
 from marin_core.errors import MarinError
 from marin_core.recipes.plan import TrainPlan
@@ -36,11 +35,6 @@ def least_hbm_bytes(plan: TrainPlan) -> float:
     """
     saved = 2 * plan.batch_size * plan.seq_len * plan.hidden_dim if plan.gradient_checkpointing else _layer_bytes(plan)
     return (_STATE_BYTES + _GRADIENT_BYTES) * plan.params + plan.num_layers * saved
-
-
-def smallest_fit(plan: TrainPlan, sizes: Iterable[int], hbm_bytes_per_chip: float) -> int | None:
-    """The fewest chips among `sizes` whose HBM is what the published launches would reserve; None if none has it."""
-    return min((chips for chips in sizes if chips * hbm_bytes_per_chip >= hbm_bytes(plan)), default=None)
 
 
 def tensor_parallel_degree(batch_size: int, hidden_dim: int, chips: int, *, maximum: int) -> int:

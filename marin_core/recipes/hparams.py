@@ -92,13 +92,9 @@ class CompletedAdamHParams:
         """The rule that `to_json` described, of its own class.
 
         Raises:
-            MarinError: there is no such class any more.
+            MarinError: there is no such class.
         """
-        module, _, name = data["rule"].partition(":")
-        try:
-            rule = getattr(importlib.import_module(module), name)
-        except (ImportError, AttributeError):
-            raise MarinError(f"hyperparameter rule {data['rule']!r} cannot be imported; restore the class") from None
+        rule = rule_of(data["rule"])
         return rule(**{key: value for key, value in data.items() if key != "rule"})
 
     def at(self, batch_size: int, tokens: float) -> AdamHParams:
@@ -137,6 +133,25 @@ class CompletedAdamHParams:
     def _noise(self, batch_size: int, tokens: float) -> float:
         """sqrt((B * T0) / (B0 * T)): the root of the share of the run that one step sees, over the reference's."""
         return math.sqrt((batch_size / self.reference_batch_size) * (self.reference_tokens / tokens))
+
+
+def rule_of(name: str) -> type[CompletedAdamHParams]:
+    """The class that `module:Class` names.
+
+    Raises:
+        MarinError: it cannot be imported, or is no such rule.
+    """
+    module, _, attribute = name.partition(":")
+    try:
+        rule = getattr(importlib.import_module(module), attribute)
+    # An empty module is a ValueError, a relative one a TypeError.
+    except (ImportError, AttributeError, ValueError, TypeError, SyntaxError) as error:
+        raise MarinError(
+            f"hyperparameter rule {name!r} cannot be imported ({error}); put its folder on PYTHONPATH, on workers too"
+        ) from None
+    if not (isinstance(rule, type) and issubclass(rule, CompletedAdamHParams)):
+        raise MarinError(f"hyperparameter rule {name!r} is no subclass of CompletedAdamHParams; make it one")
+    return rule
 
 
 @dataclass(frozen=True)

@@ -35,7 +35,11 @@ def training_layout(plan: TrainPlan, devices: int, slices: int = 1) -> DeviceLay
         MarinError: they cannot share its batch or its width. The message is a reason, "its batch of … ", to be put
             behind the name of a run.
     """
-    layout = _layout(plan, plan.batch_size, devices, slices)
+    too_many = (
+        f"its batch of {plan.batch_size} sequences of width {plan.hidden_dim} cannot be shared by {devices} devices "
+        f"with at most {MAX_TENSOR_PARALLEL} to a sequence"
+    )
+    layout = _layout(plan, plan.batch_size, devices, slices, too_many)
     if plan.batch_size % layout.batch_shards:
         groups = f"groups of {layout.tensor} devices" if layout.tensor > 1 else "devices"
         raise MarinError(
@@ -48,9 +52,11 @@ def evaluation_layout(plan: TrainPlan, devices: int, slices: int = 1) -> DeviceL
     """The same where only its model runs, whose batches can be padded.
 
     Raises:
-        MarinError: the devices cannot share the plan's width.
+        MarinError: the devices cannot share the plan's width. The message is a reason, as that of `training_layout`.
     """
-    return _layout(plan, devices, devices, slices)
+    return _layout(
+        plan, devices, devices, slices, f"its width of {plan.hidden_dim} does not divide among {devices} devices"
+    )
 
 
 def evaluation_batch(plan: TrainPlan, layout: DeviceLayout) -> int:
@@ -58,17 +64,15 @@ def evaluation_batch(plan: TrainPlan, layout: DeviceLayout) -> int:
     return layout.batch_shards * math.ceil(plan.eval_batch_size / layout.batch_shards)
 
 
-def _layout(plan: TrainPlan, batch_size: int, devices: int, slices: int) -> DeviceLayout:
+def _layout(plan: TrainPlan, batch_size: int, devices: int, slices: int, too_many: str) -> DeviceLayout:
+    """`too_many` is what is said where no degree of tensor parallelism suits the devices."""
     per_slice = devices // slices
     try:
         tensor = tensor_parallel_degree(
             max(1, batch_size // slices), plan.hidden_dim, per_slice, maximum=MAX_TENSOR_PARALLEL
         )
     except MarinError:
-        raise MarinError(
-            f"its batch of {batch_size} sequences of width {plan.hidden_dim} cannot be shared by {devices} devices "
-            f"with at most {MAX_TENSOR_PARALLEL} to a sequence"
-        ) from None
+        raise MarinError(too_many) from None
     if plan.mlp_dim % tensor:
         raise MarinError(f"its MLP of {plan.mlp_dim} does not divide among {tensor} devices")
     return DeviceLayout(slices, per_slice // tensor, tensor, shares_heads=plan.num_heads % tensor == 0)

@@ -14,6 +14,7 @@ from marin_core.recipes.candidate import Candidate, TokenLaw, format_budget
 from marin_core.recipes.errors import RecipeError
 from marin_core.recipes.heldout import HeldOutRun
 from marin_core.recipes.hparams import AdamHParams, CompletedAdamHParams
+from marin_core.recipes.shape import params_without_qk_norm, qk_norm_params, training_flops_per_token
 from marin_core.recipes.versions import KnownVersion
 
 
@@ -103,25 +104,29 @@ class ScalingRecipe:
         return max(1, round(hidden_dim / (self.depth_base + self.depth_slope * math.log2(hidden_dim))))
 
     def flops_per_token(self, hidden_dim: int) -> int:
-        """Training FLOPs per token: three times the forward pass (gated MLP, MHA, full-length attention, LM head).
-
-        Not 6N: the LM head and the attention scores count, the embedding look-up does not. Agrees with
-        `levanter.utils.flop_utils.lm_flops_per_token`.
-        """
-        heads = hidden_dim // self.head_dim
-        per_layer = 6 * self.mlp_ratio * hidden_dim**2 + 6 * hidden_dim**2 + 2 * hidden_dim**2
-        per_layer += 4 * self.seq_len * hidden_dim + 3 * self.seq_len * heads
-        return 3 * (self.num_layers(hidden_dim) * per_layer + 2 * hidden_dim * self.vocab_size)
+        """Training FLOPs per token of a model of a width."""
+        return training_flops_per_token(
+            hidden_dim=hidden_dim,
+            num_layers=self.num_layers(hidden_dim),
+            num_heads=hidden_dim // self.head_dim,
+            mlp_dim=self.mlp_ratio * hidden_dim,
+            seq_len=self.seq_len,
+            vocab_size=self.vocab_size,
+        )
 
     def params(self, hidden_dim: int) -> int:
         """Parameters as the published model cards count them, the two QK-norm weights of each layer included."""
-        return self.params_without_qk_norm(hidden_dim) + self.num_layers(hidden_dim) * 2 * self.head_dim
+        qk_norm = qk_norm_params(num_layers=self.num_layers(hidden_dim), head_dim=self.head_dim)
+        return self.params_without_qk_norm(hidden_dim) + qk_norm
 
     def params_without_qk_norm(self, hidden_dim: int) -> int:
         """Parameters as Levanter counts them, and as the limits of the grid do."""
-        layers = self.num_layers(hidden_dim)
-        matrices = (4 + 3 * self.mlp_ratio) * hidden_dim**2
-        return 2 * self.vocab_size * hidden_dim + layers * (matrices + 2 * hidden_dim) + hidden_dim
+        return params_without_qk_norm(
+            hidden_dim=hidden_dim,
+            num_layers=self.num_layers(hidden_dim),
+            mlp_dim=self.mlp_ratio * hidden_dim,
+            vocab_size=self.vocab_size,
+        )
 
     def max_params_of(self, flops: float) -> float:
         """Largest model of a budget's grid, in parameters without QK-norm weights."""

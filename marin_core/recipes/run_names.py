@@ -5,6 +5,7 @@ the name of a held-out run (`…-optimal-1e+21-v5-…`) counts launches; it is n
 whatever the number says (launch script of the public suite: label `adamh_scaling_v6`).
 """
 
+import math
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -79,7 +80,7 @@ def _sweep_run(name: str, match: re.Match[str], budgets: Iterable[float]) -> Run
         raise RecipeError(f"run name {name!r} has the version {match['version']!r}; names of {known} can be read")
     recipe = _RECIPES[match["version"]]
     width, layers, batch_size = int(match["d"]), int(match["L"]), int(match["B"])
-    written_so = [flops for flops in budgets if f"{flops:.0e}" == match["budget"]] or [float(match["budget"])]
+    written_so = [flops for flops in budgets if f"{flops:.0e}" == match["budget"]] or [_budget(name, match)]
     having = [flops for flops in written_so if (width, layers, batch_size) in _cells(recipe, flops)]
     if len(having) != 1:
         tried = " and ".join(map(format_budget, having or written_so))
@@ -101,7 +102,7 @@ def _sweep_run(name: str, match: re.Match[str], budgets: Iterable[float]) -> Run
 
 
 def _heldout_run(name: str, match: re.Match[str]) -> RunName:
-    flops = float(match["budget"])
+    flops = _budget(name, match)
     if flops not in DELPHI.heldout_runs:
         held_out = ", ".join(format_budget(budget) for budget in DELPHI.heldout_runs)
         raise RecipeError(f"run name {name!r} is of {format_budget(flops)} FLOPs; held out were {held_out}")
@@ -118,6 +119,13 @@ def _heldout_run(name: str, match: re.Match[str]) -> RunName:
         launch=match["launch"],
         config_hash=match["hash"],
     )
+
+
+def _budget(name: str, match: re.Match[str]) -> float:
+    flops = float(match["budget"])
+    if not (math.isfinite(flops) and flops > 0):
+        raise RecipeError(f"run name {name!r} has the budget {match['budget']}, no number of FLOPs like 3e+18")
+    return flops
 
 
 def _cells(recipe: ScalingRecipe, flops: float) -> set[tuple[int, int, int]]:

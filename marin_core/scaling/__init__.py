@@ -10,6 +10,7 @@ from marin_core.scaling.sensitivity import LeftOut, Refit, leave_one_out, sensit
 from marin_core.scaling.sentences import (
     forecast_sentence,
     law_sentence,
+    registration_sentence,
     seed_spread_percent,
     token_law_sentence,
     verdict_sentence,
@@ -41,6 +42,7 @@ __all__ = [
     "forecast_task",
     "law_sentence",
     "leave_one_out",
+    "registration_sentence",
     "seed_spread_percent",
     "sensitivity",
     "token_law_sentence",

@@ -6,11 +6,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from marin_core.markdown import template
 from marin_core.recipes import format_budget
 from marin_core.scaling.sensitivity import LeftOut, Refit
 from marin_core.scaling.sentences import (
     forecast_sentence,
     law_sentence,
+    registration_sentence,
     seed_spread_percent,
     token_law_sentence,
     verdict_sentence,
@@ -52,12 +54,11 @@ def render_report(
     rows of the suite's evaluations that are about held-out runs."""
     verdicts, forecasts = verdict["verdicts"], forecast["forecasts"]
     spread = seed_spread_percent(verdicts)
-    text = _template().render(
+    text = template(Path(__file__).with_name("report.md.jinja"), _MISSING).render(
         token_law=token_law_sentence(constants),
         law=law_sentence(constants),
         sentences=[*map(forecast_sentence, forecasts), *map(verdict_sentence, verdicts)],
-        registered=forecast["registered"],
-        registered_before_runs=verdict["registered_before_runs"],
+        registration=registration_sentence(forecast["registered"], verdicts),
         seed_spread={format_budget(c): percent for c, percent in spread.items()},
         images=images,
         outcome=_outcome(verdicts, heldout["runs"]),
@@ -87,6 +88,7 @@ def _outcome(verdicts: Sequence[Json], runs: Sequence[Json]) -> Table:
         "happened",
         "error",
         "inside",
+        "forecast first",
         "page",
     ]
     by_partition = {run["partition"]: run for run in runs}
@@ -104,7 +106,8 @@ def _outcome(verdicts: Sequence[Json], runs: Sequence[Json]) -> Table:
                 _interval(verdict["interval"], ".4f"),
                 happened,
                 _percent(verdict["error_percent"]),
-                "yes" if verdict["inside_interval"] else "no",
+                _yes(verdict["inside_interval"]),
+                _yes(verdict["registered_before_run"]),
                 f"[W&B]({run['wandb_url']})" if run.get("wandb_url") else None,
             ]
         )
@@ -245,21 +248,3 @@ def _interval(interval: Json | None, form: str) -> str | None:
 
 def _yes(value: bool | None) -> str | None:
     return None if value is None else "yes" if value else "no"
-
-
-def _cell(value: Any) -> str:
-    return _MISSING if value is None else " ".join(str(value).split()).replace("|", "\\|")
-
-
-def _template() -> Any:
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
-
-    environment = Environment(
-        loader=FileSystemLoader(Path(__file__).parent),
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        autoescape=False,  # Markdown, not HTML
-    )
-    environment.filters["cell"] = _cell
-    return environment.get_template("report.md.jinja")

@@ -51,6 +51,18 @@ def verdict_sentence(verdict: Json) -> str:
     )
 
 
+def registration_sentence(registered: str, verdicts: Sequence[Json]) -> str:
+    """When forecasts were registered, and the runs of a `verdict.json` that had begun by then."""
+    late = [verdict["partition"] for verdict in verdicts if not verdict["registered_before_run"]]
+    if not late:
+        return f"The forecasts were registered at {registered}, before any of these runs began"
+    others = "" if len(late) == len(verdicts) else "; the other runs began later"
+    return (
+        f"The forecasts were registered at {registered}, after some runs had begun, for which they are no forecasts: "
+        f"{', '.join(late)}{others}"
+    )
+
+
 def task_sentence(evaluation: str, forecast: Json) -> str:
     """One entry of `forecasts` of a task in a `downstream.json`."""
     soft, hard = forecast["soft_interval"], forecast["hard_interval"]

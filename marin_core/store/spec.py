@@ -60,21 +60,39 @@ class ArtifactSpec:
         return f"{self.name} [{self.partition}]" if self.partition else self.name
 
     def to_json(self) -> dict[str, Any]:
-        """Complete, inputs included; `from_json` restores it. This is the plan that a worker reads."""
-        return {
-            "name": self.name,
-            "task": self.task,
-            "code_version": self.code_version,
-            "config": dict(self.config),
-            "inputs": {role: spec.to_json() for role, spec in self.inputs.items()},
-            "partition": self.partition,
-            "context": dict(self.context),
-        }
+        """Complete, inputs included; `from_json` restores it. This is the plan that a worker reads.
+
+        Each spec is written down once, however many ways lead to it: those of a suite are many.
+        """
+        specs: dict[str, Any] = {}
+
+        def add(spec: "ArtifactSpec") -> str:
+            key = f"{spec.fingerprint} {spec.partition or ''}".rstrip()
+            if key not in specs:
+                specs[key] = {
+                    "name": spec.name,
+                    "task": spec.task,
+                    "code_version": spec.code_version,
+                    "config": dict(spec.config),
+                    "inputs": {role: add(upstream) for role, upstream in spec.inputs.items()},
+                    "partition": spec.partition,
+                    "context": dict(spec.context),
+                }
+            return key
+
+        return {"root": add(self), "specs": specs}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> "ArtifactSpec":
-        inputs = {role: cls.from_json(spec) for role, spec in data["inputs"].items()}
-        return cls(**{**data, "inputs": inputs})
+        built: dict[str, ArtifactSpec] = {}
+
+        def make(key: str) -> "ArtifactSpec":
+            if key not in built:
+                spec = data["specs"][key]
+                built[key] = cls(**{**spec, "inputs": {role: make(other) for role, other in spec["inputs"].items()}})
+            return built[key]
+
+        return make(data["root"])
 
 
 @dataclass(frozen=True)

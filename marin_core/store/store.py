@@ -156,13 +156,13 @@ class Store:
     def current(self, spec: ArtifactSpec) -> ArtifactRecord | None:
         """The committed record of a spec, unless an input has since been rebuilt with other content."""
         record = self.record(spec.name, spec.fingerprint)
-        return None if record is None or self.rebuilt_inputs(spec, record) else record
+        return None if record is None or self.rebuilt_inputs(record) else record
 
-    def rebuilt_inputs(self, spec: ArtifactSpec, record: ArtifactRecord) -> list[str]:
+    def rebuilt_inputs(self, record: ArtifactRecord) -> list[str]:
         """Roles whose artifact now has other content than when `record` was made. Deleted inputs do not count."""
         rebuilt = []
         for role, read in record.inputs.items():
-            now = self.record(spec.inputs[role].name, spec.inputs[role].fingerprint)
+            now = self.record(read.name, read.fingerprint)
             if now is not None and now.content != read.content:
                 rebuilt.append(role)
         return rebuilt
@@ -193,11 +193,13 @@ class Store:
             raise StoreError(f"{name} ({fingerprint}) is not in the store {self.root}; materialize {name} again")
         return Artifact(record, f"{self.root}/{_folder(name, fingerprint)}", self.fs)
 
-    def retire(self, spec: ArtifactSpec) -> None:
-        """Give up a committed artifact, so that it is built again when it is wanted next."""
+    def retire(self, spec: ArtifactSpec, record: ArtifactRecord) -> None:
+        """Give up a committed artifact, so that it is built again when it is wanted next; unless it has another record
+        by now than the one that the caller knows."""
         lease = Lease.acquire(self.objects, f"{_folder(spec.name, spec.fingerprint)}.lease", lambda holder: None)
         try:
-            self.set_aside(spec)
+            if self.record(spec.name, spec.fingerprint) == record:
+                self.set_aside(spec)
         finally:
             lease.release()
 
@@ -294,6 +296,15 @@ class Writer(Workspace):
     def lease_token(self) -> int:
         """What ranks that work for this writer are told, to see when it is no longer theirs."""
         return self._lease.token
+
+    def reads(self, role: str, spec: ArtifactSpec) -> None:
+        """Note an input that only the task knows, before it is read: when its content changes, what is made of it must
+        be built again.
+
+        Raises:
+            StoreError: it is not committed.
+        """
+        self._inputs[role] = self._input(spec)
 
     def same_inputs_as_before(self) -> bool:
         """Whether an earlier attempt, if any, read inputs of the same content; then the work began when it did."""

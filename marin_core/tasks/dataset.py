@@ -10,7 +10,7 @@ from marin_core.scaling import LossLaw
 from marin_core.scaling.columns import describe
 from marin_core.scaling.plot_tables import isoflop_table, ladder_table, law_table, thinned
 from marin_core.store import ArtifactSpec
-from marin_core.tasks.suite_tables import read_constants, read_fits, read_resamples, read_runs
+from marin_core.tasks.suite_tables import note_inputs, read_constants, read_fits, read_resamples, read_runs
 
 _PARALLEL_READS = 8
 # Enough for a curve on a page; the whole one lies beside the checkpoint.
@@ -61,10 +61,11 @@ def tabulate(build: Build) -> Outcome:
 
 
 def _loss_curves(build: Build) -> pl.DataFrame:
-    suite, heldout = build.spec.inputs["suite"], build.spec.inputs["heldout"]
+    suite, heldout = build.spec.inputs["suite"], heldout_runs(build.spec.inputs["heldout"], build.store)
+    note_inputs(build, heldout)
     trained = {
         "isoflop": {cell: spec for cell, spec in suite.inputs.items() if cell != "recipe"},
-        "held-out": heldout_runs(heldout, build.store),
+        "held-out": heldout,
     }
     runs = [(kind, name, spec) for kind, specs in trained.items() for name, spec in specs.items()]
     with ThreadPoolExecutor(_PARALLEL_READS) as pool:

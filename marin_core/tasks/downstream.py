@@ -13,7 +13,7 @@ from marin_core.scaling import IsoFlop, Scored, forecast_task
 from marin_core.scaling.task_metrics import TaskMetrics, metrics_of
 from marin_core.scaling.task_report import TaskReport
 from marin_core.store import ArtifactSpec, canonical_json, digest
-from marin_core.tasks.suite_tables import read_fits, read_runs
+from marin_core.tasks.suite_tables import note_inputs, read_fits, read_runs
 
 # Inputs of the table that are no evaluated run.
 _TABLES = ("suite", "heldout")
@@ -25,7 +25,9 @@ def collect_suite_evals(build: Build) -> Outcome:
     """`evals.parquet`: every metric of every evaluation of the ladder's runs (`kind` isoflop) and of the held-out runs
     (held-out), with what the run is."""
     evaluated = {role: spec for role, spec in build.spec.inputs.items() if role not in _TABLES}
-    evaluated |= heldout_evals(build.spec, build.store)
+    heldout = heldout_evals(build.spec, build.store)
+    note_inputs(build, heldout)
+    evaluated |= heldout
     with ThreadPoolExecutor(_PARALLEL_READS) as pool:
         tables = list(pool.map(lambda key: _read_evals(build, key, evaluated[key]), evaluated))
     evals = pl.concat(tables, how="diagonal").join(_all_runs(build), on="partition", how="left", maintain_order="left")
@@ -45,9 +47,8 @@ def collect_suite_evals(build: Build) -> Outcome:
 def forecast_downstream(build: Build) -> Outcome:
     """`downstream.json`, and `downstream.parquet` to plot it: every task with a soft and a hard metric.
 
-    Config: `heldout_budgets`; `tasks` may say for an evaluation which metrics are meant and what chance is
-    (`task_metrics.py`), and `external` may add models to the second step: rows of evaluation, model, soft, hard and,
-    where known, examples. Held-out runs take part in neither step; they are what the forecast is compared with.
+    Config: `heldout_budgets`, and `external`, models of others that join the second step: rows of evaluation, model,
+    soft, hard and, where known, examples. Held-out runs take part in neither step; they are what the forecast is compared with.
     """
     config = build.spec.config
     evals = pl.read_parquet(build.input("evals").read("evals.parquet"))
@@ -58,7 +59,7 @@ def forecast_downstream(build: Build) -> Outcome:
         if isinstance(chosen, str):
             without[evaluation] = chosen
             continue
-        external = [row for row in config.get("external", ()) if row["evaluation"] == evaluation]
+        external = [row for row in config["external"] if row["evaluation"] == evaluation]
         scores = chosen.scores(evals.filter(pl.col("evaluation") == evaluation))
         reports.append(_report(evaluation, chosen, scores, external, optimal, config["heldout_budgets"]))
         for line in reports[-1].lines():
@@ -72,6 +73,7 @@ def forecast_downstream(build: Build) -> Outcome:
 
 
 def _read_evals(build: Build, key: str, spec: ArtifactSpec) -> pl.DataFrame:
+    """The scores of a run under its key here; what was recorded is the key that it was evaluated under first."""
     table = pl.read_parquet(build.store.artifact(spec).read("evals.parquet"))
     return table.with_columns(partition=pl.lit(key))
 
@@ -104,11 +106,10 @@ def _optimal_cells(evals: pl.DataFrame, fits: Sequence[IsoFlop]) -> dict[str, li
 
 
 def _said(build: Build, evaluation: str) -> Mapping[str, Any]:
-    """What the config says of a task's metrics, and else the evaluation's own."""
-    said = build.spec.config.get("tasks", {}).get(evaluation, {})
+    """Which metrics the evaluation itself names as its soft and its hard one."""
     evaluated = [spec for spec in build.spec.inputs["evals"].inputs.values() if evaluation in spec.inputs]
     own = evaluated[0].inputs[evaluation].config if evaluated else {}
-    return {"soft": own.get("soft_metric"), "hard": own.get("metric"), **said}
+    return {"soft": own.get("soft_metric"), "hard": own.get("metric")}
 
 
 def _report(

@@ -8,6 +8,7 @@ import polars as pl
 from marin_core.build import Build, Outcome
 from marin_core.data.tokens.tokenizer import read_tokenizer
 from marin_core.errors import MarinError
+from marin_core.evals.config import CONTAMINATION_ROLE, DOCUMENTS_ROLE, PERPLEXITY
 from marin_core.evals.contamination import found_in, removed_documents, with_contamination
 from marin_core.evals.documents import are_conversations, validation_texts
 from marin_core.evals.perplexity import VERSION, DocumentScores, LossNotFinite, score_documents
@@ -17,9 +18,6 @@ from marin_core.graph.sources import EVALUATION_ROLE
 from marin_core.recipes import TrainPlan
 from marin_core.store import Artifact
 from marin_core.training.model import trained_model
-
-DOCUMENTS_ROLE, CONTAMINATION_ROLE = "documents/", "contamination/"
-PERPLEXITY = "perplexity"
 
 
 def evaluated_plan(checkpoint: Artifact) -> TrainPlan:

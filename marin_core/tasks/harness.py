@@ -15,17 +15,14 @@ from marin_core.data.sources.declaration import FolderOrigin
 from marin_core.data.sources.folder import list_folder
 from marin_core.data.tokens.tokenizer import CONFIG, TEMPLATE, TOKENIZER, read_tokenizer
 from marin_core.errors import MarinError
-from marin_core.evals.config import HarnessTask
+from marin_core.evals.config import DOCUMENTS_ROLE, TASK_ROLE, HarnessTask
 from marin_core.evals.documents import are_conversations, validation_texts
 from marin_core.evals.harness import ModelServer, TaskOutcome, run_task
 from marin_core.evals.harness_tasks import continuation_task
-from marin_core.evals.result import RESULT, EvalResult, ModelIdentity
+from marin_core.evals.result import RESULT, EvalResult, ModelIdentity, memory_ran_out
 from marin_core.recipes import TrainPlan
 from marin_core.store import Artifact
-from marin_core.tasks.evals import DOCUMENTS_ROLE, evaluated_plan, no_model
-
-# Roles of the inputs of an evaluation.
-TASK_ROLE = "task"
+from marin_core.tasks.evals import evaluated_plan, no_model
 
 
 def write_harness_task(build: Build) -> Outcome:
@@ -48,7 +45,8 @@ def write_harness_task(build: Build) -> Outcome:
 def run_harness_task(build: Build) -> Outcome:
     """`result.json`, and where the task ran `harness.json`, what the harness reports, and `samples.jsonl.zst`, a line
     for each example. Config: the fields of `HarnessTask`. Inputs: `checkpoint`, `tokenizer`, and `task` with the task's
-    files unless the harness ships it.
+    files unless the harness ships it. Where the task names an `endpoint`, the score is of the model there, and the
+    details of the result say so.
 
     Raises:
         MarinError: what was read is damaged, or does not fit together.
@@ -61,10 +59,12 @@ def run_harness_task(build: Build) -> Outcome:
         if cause := no_model(checkpoint):
             outcome = TaskOutcome("failed", error=cause)
         else:
-            folder = _copied(build.input(TASK_ROLE), scratch / "task") if TASK_ROLE in build.spec.inputs else None
-            with _model_server(build, task, checkpoint, plan, scratch) as server:
-                (scratch / "output").mkdir()
-                outcome = run_task(task, folder, server, scratch / "output", build.options.scratch)
+            try:
+                outcome = _asked(build, task, checkpoint, plan, scratch)
+            except Exception as error:
+                if not (cause := memory_ran_out(error)):
+                    raise
+                outcome = TaskOutcome("infra_failed", error=cause)
         result = EvalResult(
             outcome.status,
             evaluation=task.name,
@@ -72,7 +72,7 @@ def run_harness_task(build: Build) -> Outcome:
             model=ModelIdentity.of(checkpoint, plan),
             examples=outcome.examples,
             metrics=outcome.metrics,
-            details=outcome.details,
+            details={**outcome.details, **_elsewhere(task)},
             sources=() if task.source is None else (task.source,),
             error=outcome.error,
         )
@@ -84,6 +84,18 @@ def run_harness_task(build: Build) -> Outcome:
 def _task(build: Build) -> HarnessTask:
     names = {field.name for field in dataclasses.fields(HarnessTask)}
     return HarnessTask(**{key: value for key, value in build.spec.config.items() if key in names})
+
+
+def _asked(build: Build, task: HarnessTask, checkpoint: Artifact, plan: TrainPlan, scratch: Path) -> TaskOutcome:
+    folder = _copied(build.input(TASK_ROLE), scratch / "task") if TASK_ROLE in build.spec.inputs else None
+    with _model_server(build, task, checkpoint, plan, scratch) as server:
+        (scratch / "output").mkdir()
+        return run_task(task, folder, server, scratch / "output", build.options.scratch)
+
+
+def _elsewhere(task: HarnessTask) -> dict[str, str | None]:
+    """Which model was asked in place of the checkpoint, if one was: the score is that one's."""
+    return {} if task.endpoint is None else {"endpoint": task.endpoint, "endpoint_model": task.endpoint_model}
 
 
 @contextlib.contextmanager

@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Iterable
+from typing import Literal
 
 from marin_core.build import Build, Outcome
 from marin_core.data.sources.declaration import Source
@@ -10,7 +11,8 @@ from marin_core.publishing.dataset_card import dataset_card
 from marin_core.publishing.model_artifacts import DataSource, ModelArtifacts
 from marin_core.publishing.model_card import CARD, model_card
 from marin_core.publishing.naming import dataset_name, model_name
-from marin_core.publishing.repository import Repository
+from marin_core.publishing.ownership import BRANCHES
+from marin_core.publishing.repository import PUBLIC_HUB, Repository
 from marin_core.publishing.upload import OutgoingFile, publish
 from marin_core.recipes import TrainPlan
 from marin_core.store import ArtifactSpec, Store
@@ -20,11 +22,12 @@ PLAN, PUBLISHED = "plan.json", "published.json"
 
 def publish_model(build: Build) -> Outcome:
     """A model repository with the files of the input `export`, `plan.json` and a card; `published.json` and the card
-    are the artifact. Config: `namespace`, `private`, `tag`, and optionally `licence`, the hub's id of the model's own.
+    are the artifact. Config: `namespace`, `private`, `tag`, and optionally `licence`, the hub's id of the model's own,
+    and `endpoint`, the URL of another hub than the public one.
 
     Raises:
         MarinError: there is no namespace or no token, the export is not of the checkpoint or was not found equal to it,
-            or the hub refuses.
+            the repository holds something else than this checkpoint's model, or the hub refuses.
     """
     namespace = _namespace(build)
     checkpoint = build.input("checkpoint")
@@ -43,7 +46,7 @@ def publish_model(build: Build) -> Outcome:
     card = model_card(artifacts, name, config["tag"], build.spec.fingerprint, config.get("licence"))
     plan = OutgoingFile.of_bytes(PLAN, checkpoint.read(PLAN))
     files = [*OutgoingFile.of_artifact(artifacts.export), plan]
-    return _publish(build, Repository("model", name, build.log), card, files)
+    return _publish(build, _repository(build, "model", name), card, files, checkpoint.record.fingerprint)
 
 
 def publish_dataset(build: Build) -> Outcome:
@@ -51,13 +54,14 @@ def publish_dataset(build: Build) -> Outcome:
     artifact. Config as for a model.
 
     Raises:
-        MarinError: there is no namespace or no token, a table is not as described, or the hub refuses.
+        MarinError: there is no namespace or no token, a table is not as described, the repository holds what no lab
+            published, or the hub refuses.
     """
     recipe = build.spec.inputs["dataset"].inputs["suite"].inputs["recipe"].config["recipe"]["name"]
     name = f"{_namespace(build)}/{dataset_name(recipe)}"
     config, dataset = build.spec.config, build.input("dataset")
     card = dataset_card(dataset, name, recipe, config["tag"], build.spec.fingerprint, config.get("licence"))
-    return _publish(build, Repository("dataset", name, build.log), card, OutgoingFile.of_artifact(dataset))
+    return _publish(build, _repository(build, "dataset", name), card, OutgoingFile.of_artifact(dataset))
 
 
 def data_sources(store: Store, mixture: ArtifactSpec) -> dict[str, DataSource]:
@@ -74,17 +78,28 @@ def data_sources(store: Store, mixture: ArtifactSpec) -> dict[str, DataSource]:
     return sources
 
 
-def _publish(build: Build, repository: Repository, card: str, files: Iterable[OutgoingFile]) -> Outcome:
+def _repository(build: Build, kind: Literal["model", "dataset"], name: str) -> Repository:
+    return Repository(kind, name, build.log, build.spec.config.get("endpoint") or PUBLIC_HUB)
+
+
+def _publish(
+    build: Build,
+    repository: Repository,
+    card: str,
+    files: Iterable[OutgoingFile],
+    checkpoint: str | None = None,
+) -> Outcome:
     config = build.spec.config
     done = publish(
         repository,
         [*files, OutgoingFile.of_bytes(CARD, card.encode())],
-        branch=f"artifact-{build.spec.fingerprint}",
+        branch=f"{BRANCHES}{build.spec.fingerprint}",
         tag=config["tag"],
         private=config["private"],
         message=f"{build.spec.label} ({build.spec.fingerprint})",
         scratch=build.options.scratch,
         log=build.log,
+        checkpoint=checkpoint,
     )
     summary = dataclasses.asdict(done)
     with build.writer.open(CARD) as file:

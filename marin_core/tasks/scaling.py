@@ -38,8 +38,8 @@ def collect_runs(build: Build) -> Outcome:
     config's `excluded` (cell -> reason) says of it."""
     said = build.spec.config.get("excluded", {})
     cells = [role for role in build.spec.inputs if role != "recipe"]
-    records = [build.input(cell).record for cell in cells]
-    rows = [_suite_row(record, said) for record in records]
+    records = {cell: build.input(cell).record for cell in cells}
+    rows = [_suite_row(cell, record, said) for cell, record in records.items()]
     excluded = {row["cell"]: row["excluded"] for row in rows if row["excluded"]}
     for cell, reason in sorted(excluded.items()):
         build.log(f"run {cell} is left out of the fits: {reason}")
@@ -53,7 +53,7 @@ def collect_runs(build: Build) -> Outcome:
         "runs": len(rows),
         "diverged": sorted(row["cell"] for row in rows if row["status"] == "diverged"),
         "excluded": excluded,
-        "train_seconds": round(sum(record.summary["train_seconds"] for record in records), 1),
+        "train_seconds": round(sum(record.summary["train_seconds"] for record in records.values()), 1),
     }
     # Equal runs are equal wherever their pages are.
     content = [{name: value for name, value in row.items() if name != "wandb_url"} for row in rows]
@@ -142,10 +142,10 @@ def _constants(runs: pl.DataFrame, fits: Sequence[IsoFlop]) -> tuple[dict[str, A
     return constants, resampled
 
 
-def _suite_row(record: ArtifactRecord, said: Mapping[str, str]) -> dict[str, Any]:
+def _suite_row(cell: str, record: ArtifactRecord, said: Mapping[str, str]) -> dict[str, Any]:
     plan = TrainPlan.from_json(dict(record.payload["config"]["plan"]))
-    row = run_row(record, plan)
-    reason = said.get(str(record.partition)) or exclusion(record.summary, plan)
+    row = run_row(cell, record, plan)
+    reason = said.get(cell) or exclusion(record.summary, plan)
     return {**row, "excluded": reason, "wandb_url": record.summary.get("wandb_url")}
 
 

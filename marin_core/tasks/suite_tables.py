@@ -1,5 +1,6 @@
 """What the tasks of the suite read of each other's artifacts."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import polars as pl
@@ -7,15 +8,23 @@ import polars as pl
 from marin_core.build import Build
 from marin_core.recipes import TrainPlan
 from marin_core.scaling import Bootstrap, Curve, IsoFlop, fit_isoflop
-from marin_core.store import ArtifactRecord
+from marin_core.store import ArtifactRecord, ArtifactSpec
 
 
-def run_row(record: ArtifactRecord, plan: TrainPlan) -> dict[str, Any]:
-    """One run as a row: its plan's numbers and its results, no timings, so that equal runs give equal tables."""
+def note_inputs(build: Build, specs: Mapping[str, ArtifactSpec]) -> None:
+    """Note what a task reads that only a committed forecast names: held-out runs, or what is made of them. To be called
+    before they are read."""
+    for role, spec in specs.items():
+        build.writer.reads(role, spec)
+
+
+def run_row(cell: str, record: ArtifactRecord, plan: TrainPlan) -> dict[str, Any]:
+    """One run as a row: its plan's numbers and its results, no timings, so that equal runs give equal tables. `cell` is
+    what whoever asks calls it: it may have been trained first under another key."""
     summary = record.summary
     evals = {k.removeprefix("eval/").replace("/", "_"): v for k, v in sorted(summary["evals"].items())}
     return {
-        "cell": record.partition,
+        "cell": cell,
         "flops": plan.flops,
         "hidden_dim": plan.hidden_dim,
         "num_layers": plan.num_layers,

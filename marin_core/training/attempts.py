@@ -12,7 +12,7 @@ from typing import Any
 
 from fsspec.implementations.local import LocalFileSystem
 
-from marin_core.errors import MarinError, in_one_line
+from marin_core.errors import in_one_line
 from marin_core.store import LeaseLost, Writer
 from marin_core.store.filesystem import read_files
 from marin_core.store.store import utc_now
@@ -44,7 +44,8 @@ def attempt(
     except BaseException as error:
         how = "preempted" if isinstance(error, Terminated) else "peer_lost" if is_loss(error) else "failed"
         said = {} if isinstance(error, Terminated) else {"error": _said(error)}
-        with contextlib.suppress(OSError, MarinError):  # or it would take the place of the error
+        # Whatever the store's back end raises: it would take the place of the error, and of what the exit code says.
+        with contextlib.suppress(Exception):
             log.write({"attempt": number, "ended": utc_now(), "how": how, **said})
         raise
 

@@ -12,7 +12,7 @@ from marin_core.errors import MarinError
 from marin_core.gang import Gang
 from marin_core.recipes import TrainPlan
 from marin_core.store import Workspace, Writer, canonical_json, digest
-from marin_core.termination import termination_deferred, termination_requested
+from marin_core.termination import Terminated, termination_deferred, termination_requested
 from marin_core.training.attempts import attempt
 from marin_core.training.checkpoints import Checkpoint, checkpoint_to_resume, keep_only, permanent_steps
 from marin_core.training.levanter_config import Checkpointing, TrainData, levanter_config, only_evaluating
@@ -125,6 +125,12 @@ def _run(
     """Levanter's run, to its end or until it diverges."""
     from levanter.main import train_lm
 
+    stops_at = gang.stops_at if gang else lambda step: termination_requested()
+
+    def end_if_asked(step: int) -> None:
+        if stops_at(step):
+            raise Terminated
+
     config = levanter_config(
         plan,
         data,
@@ -133,7 +139,7 @@ def _run(
             every_seconds=options.checkpoint_every_seconds,
             every_steps=options.checkpoint_every_steps,
             resume_from=start.resume.url if start.resume else None,
-            stops_at=gang.stops_at if gang else lambda step: termination_requested(),
+            stops_at=stops_at,
             before_save=before_save,
         ),
         tracker_config(metrics),
@@ -142,9 +148,14 @@ def _run(
     )
     try:
         with termination_deferred():
-            if start.resume and start.evaluates_first:
-                train_lm.main(only_evaluating(config, start.resume.step))
-                before_save()
+            if start.resume:
+                # In a gang this also says where it stands: JAX stops all at the number after the highest that any has
+                # asked with, which is 1 where none has asked, and past that nobody would stop any more.
+                end_if_asked(start.resume.step)
+                if start.evaluates_first:
+                    train_lm.main(only_evaluating(config, start.resume.step))
+                    before_save()
+                    end_if_asked(start.resume.step + 1)
             train_lm.main(config)
         if not math.isfinite(_eval_loss(metrics.evals)):
             raise StopTraining(Diverged(metrics.last_step, _eval_loss(metrics.evals)))

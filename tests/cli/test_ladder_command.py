@@ -11,7 +11,9 @@ import pytest
 from click.testing import CliRunner
 
 from marin_core.cli import cli
+from marin_core.cli.ladder_report import LEAST_BUDGETS
 from marin_core.errors import MarinError
+from marin_core.scaling.laws import MIN_BUDGETS
 from tests.cli.fitted import commit_law
 
 MARIN = Path(sys.executable).with_name("marin")
@@ -80,6 +82,14 @@ def test_a_budget_of_few_runs_is_a_problem(tmp_path: Path) -> None:
     problems = findings(report, "problem")
     assert [budget for budget, _ in problems] == [1e11, 2e11, 4e11, 8e11]
     assert problems[0][1].startswith("3 cells are too few for a curve, which takes 4")
+
+
+@pytest.mark.parametrize(("budgets", "problems"), [("[4e11, 8e11]", 1), ("[2e11, 4e11, 8e11]", 0)])
+def test_fewer_budgets_than_a_loss_law_takes_are_a_problem(tmp_path: Path, budgets: str, problems: int) -> None:
+    assert LEAST_BUDGETS == MIN_BUDGETS
+    found = findings(check(ladder(tmp_path, "[1e11, 2e11, 4e11, 8e11]", budgets)), "problem")
+    told = "2 fit budgets are too few for a loss law, which takes 3; add to fit_budgets"
+    assert found == [(None, told)] * problems
 
 
 def test_a_budget_that_admits_no_run_is_one_of_no_cells(tmp_path: Path) -> None:

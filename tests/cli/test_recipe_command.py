@@ -211,7 +211,10 @@ def test_what_cannot_be_served_is_one_line_on_stderr(tmp_path: Path) -> None:
         (("inf",), "budget inf is not a positive number of FLOPs"),
         (("--", "-1"), "budget -1.0 is not a positive number of FLOPs"),
         (("8e11", "--recipe", "nano", "--optimal"), "recipe 'nano' has no published token law"),
-        (("3e18", "--version", "adamh_scaling_v5", "--optimal"), "recipe 'delphi' has no published token law, version"),
+        (
+            ("3e18", "--version", "adamh_scaling_v5", "--optimal"),
+            "recipe 'delphi' has no published token law of version adamh_scaling_v5, which is superseded; leave --opt",
+        ),
         (("3e18", "--family", "v9"), "no pools of family 'v9'; there are v4, v5e, v5p"),
         (("3e18", "--pool", "v4-9"), "unknown pool 'v4-9'; did you mean v4-8, v4-16"),
         (("3e18", "--pool", "cpu-8"), "pool cpu-8 has no HBM and no known peak"),
@@ -243,6 +246,8 @@ def test_a_wish_that_cannot_be_served_is_one_line(arguments: tuple[str, ...], co
         (("9e18", "--optimal", "--force"), "--force is about the file that --out names"),
         (("9e18", "--markdown", "--json"), "two ways to print"),
         (("9e18", "--mfu", "0"), "0.0 is not in the range 0<x<=1"),
+        (("9e18", "--mfu", "nan"), "--mfu is nan; give a share of the peak, up to 1"),
+        (("9e18", "--family", "v5p", "--pool", "v4-8"), "give --family or --pool"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
 )

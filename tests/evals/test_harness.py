@@ -5,7 +5,10 @@ import dataclasses
 import json
 import math
 import os
+import shutil
 import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -18,7 +21,7 @@ import pytest
 
 from marin_core.data.tokens.tokenizer import read_tokenizer
 from marin_core.evals import harness_client
-from marin_core.evals.harness_client import HarnessProcess, close_warm_process
+from marin_core.evals.harness_client import HarnessProcess
 from marin_core.evals.harness_request import HarnessRequest, Reply
 from marin_core.evals.serving import serving
 from marin_core.store import ArtifactSpec, Store
@@ -36,7 +39,8 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HarnessLab]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("OPENAI_API_KEY", "secret")  # for the process that all tests share
         yield HarnessLab(store, folder / "scratch", commit_tokenizer(store, VOCAB))
-    close_warm_process()
+    if harness_client._warm is not None:
+        harness_client._warm.kill()
 
 
 @pytest.fixture(scope="module")
@@ -194,6 +198,20 @@ def test_a_run_that_left_no_model_has_failed(lab: HarnessLab, arithmetic: Artifa
     assert result.status == "failed" and "diverged after 2 steps" in str(result.error)
 
 
+def test_a_model_that_is_too_large_for_this_place_is_no_result(lab: HarnessLab, arithmetic: ArtifactSpec) -> None:
+    """Its plan says so; the arrays of its checkpoint are made as large while they are read."""
+    plan = tiny_plan(VOCAB, seed=4)
+    small = commit_model(lab.store, plan, lab.tokenizer)
+    large = dataclasses.replace(small, config={"plan": dataclasses.replace(plan, mlp_dim=1 << 42).to_json()})
+    with lab.store.writer(large) as writer:
+        shutil.copytree(lab.store.artifact(small).path("checkpoints"), writer.path("checkpoints"))
+        writer.write_json("plan.json", large.config["plan"])
+        writer.commit({"status": "succeeded", "steps": plan.steps})
+    evaluation = lab.evaluated(large, "arithmetic", arithmetic)
+    assert evaluation.result.status == "infra_failed" and "out of memory" in str(evaluation.result.error)
+    assert evaluation.artifact.record.summary["retryable"]
+
+
 @pytest.fixture(scope="module")
 def endpoint(lab: HarnessLab, repeats: ArtifactSpec) -> Iterator[str]:
     """The model that repeats, served elsewhere: behind a door that wants a key."""
@@ -257,6 +275,8 @@ def test_a_server_elsewhere_is_asked_in_place_of_the_checkpoint(
     here = lab.evaluated(repeats, "arithmetic", arithmetic).result
     there = lab.evaluated(knows_nothing, "arithmetic", arithmetic, endpoint=endpoint, endpoint_model="it").result
     assert there.metrics == here.metrics
+    # Whoever reads it can tell whose score it is.
+    assert there.details == {"endpoint": endpoint, "endpoint_model": "it"} and not here.details
     for code, status in ((500, "infra_failed"), (400, "failed")):
         result = lab.evaluated(repeats, "arithmetic", arithmetic, endpoint=f"{endpoint}/{code}").result
         assert result.status == status and f"answered {code}" in str(result.error) and "told to" in str(result.error)
@@ -330,6 +350,16 @@ def test_a_harness_that_is_not_installed_is_named_with_the_remedy(
     reply = process.run(_request(tmp_path))
     process.close()
     assert reply.status == "infra_failed" and "uv sync --extra evals" in str(reply.error)
+
+
+def test_workers_that_share_a_folder_do_not_share_a_log(tmp_path: Path) -> None:
+    start = "import sys, pathlib; from marin_core.evals.harness_client import HarnessProcess"
+    there = f"{start}; print(HarnessProcess(pathlib.Path(sys.argv[1]), offline=True).log)"
+    other = subprocess.run([sys.executable, "-c", there, tmp_path], capture_output=True, text=True, check=True)
+    process = HarnessProcess(tmp_path, offline=True)
+    process.close()
+    assert process.log.exists() and Path(other.stdout.strip()).exists()
+    assert process.log != Path(other.stdout.strip())
 
 
 def test_a_process_ends_with_its_parents_pipe(tmp_path: Path) -> None:

@@ -86,6 +86,6 @@ def test_a_tasks_folder_is_known_by_its_content(tmp_path: Path) -> None:
     assert {entry.path for entry in store.artifact(spec).record.files} == {"mine.yaml", "data/test.jsonl"}
     write_files(folder, {"mine.yaml": "task: other\n"})
     assert task_folder_origin(str(folder)).identity() != config["folder"]
-    store.retire(spec)
+    store.retire(spec, store.artifact(spec).record)
     with pytest.raises(MarinError, match="have changed since this was planned"):
         run(store, spec, write_harness_task, tmp_path)

@@ -57,7 +57,7 @@ env = { FIRST = "1", SECOND = "2" }
 
 @pytest.fixture(autouse=True)
 def nothing_in_the_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    for name in ("MARIN_STORE", "MARIN_IMAGE", "MARIN_PROFILE", "MARIN_MAX_FLOPS"):
+    for name in ("MARIN_STORE", "MARIN_IMAGE", "MARIN_PROFILE", "MARIN_MAX_FLOPS", "HF_ENDPOINT"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("MARIN_STATE", str(tmp_path / "state"))
 

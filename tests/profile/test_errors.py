@@ -44,6 +44,8 @@ def test_the_profiles_to_get_wrong_are_right(tmp_path: Path) -> None:
         ("[1e11, 2e11, 4e11]", "[]", "fit_budgets", "fit_budgets is empty; give at least one budget in FLOPs"),
         ("[1e11, 2e11, 4e11]", "1e11", "fit_budgets", "field 'fit_budgets' is 100000000000.0; give a list of numbers"),
         ("[1e11, 2e11, 4e11]", "[\n1e11,\n-2e11]", "-2e11", "fit_budgets has -200000000000.0; give positive numbers"),
+        ("[1e11, 2e11, 4e11]", "[1e11, 2e11, 1e11]", "fit_budgets", "fit_budgets has 1e11 twice; give every budget o"),
+        ("[1.6e12]", "[1.6e12, 16e11]", "heldout_budgets", "heldout_budgets has 1.6e12 twice; give every budget once"),
         ("1.6e12", "inf", "heldout_budgets", "heldout_budgets has inf; give positive numbers"),
         ("[1.6e12]", "[]", "heldout_budgets", "heldout_budgets is empty; give at least one budget in FLOPs"),
         (
@@ -57,6 +59,33 @@ def test_the_profiles_to_get_wrong_are_right(tmp_path: Path) -> None:
             "eval_sequences = 16\nevals = { tasks = [] }",
             "evals",
             "field 'tasks' is not a table; give one, [scale.evals.tasks.NAME], for each task",
+        ),
+        (
+            "[place]",
+            "[scale.evals.tasks.perplexity]\n[place]",
+            "[scale.evals.tasks.perplexity]",
+            "the task's name is 'perplexity', which every run is scored by anyway; leave the task out",
+        ),
+        *(
+            (
+                "[place]",
+                f'[scale.evals.tasks."{name}"]\n[place]',
+                "[scale.evals.tasks.",
+                f"the task's name is '{name}'; give letters, digits, _ and -, in parts with / between them",
+            )
+            for name in ("a b", "mmlu,pile", "mmlu/", "../mmlu", "größe", "")
+        ),
+        (
+            "[place]",
+            "[scale.evals.tasks.mmlu]\nname = 'mmlu?'\n[place]",
+            "name = 'mmlu",
+            "the task's name is 'mmlu?'; give ",
+        ),
+        (
+            "[place]",
+            "[scale.evals.tasks]\nwmt_en = {}\nwmt-en = {}\n[place]",
+            "wmt-en",
+            "to Dagster tasks 'wmt_en' and 'wmt-en' have one name; leave one of them out",
         ),
         (
             "eval_sequences = 16",
@@ -83,7 +112,20 @@ def test_the_profiles_to_get_wrong_are_right(tmp_path: Path) -> None:
             'base = "nano"',
             'base = "nano"\nname = "mine"\nversion = "v1"\n[scale.recipe.hparams]\nrule = "lab.rules:Mine"',
             "rule",
-            "hyperparameter rule 'lab.rules:Mine' cannot be imported",
+            "hyperparameter rule 'lab.rules:Mine' cannot be imported (No module named 'lab'); put its folder on PYTHON",
+        ),
+        (
+            'base = "nano"',
+            'base = "nano"\nname = "mine"\nversion = "v1"\n[scale.recipe.hparams]\nrule = "fractions:Fraction"',
+            "rule",
+            "hyperparameter rule 'fractions:Fraction' is no subclass of CompletedAdamHParams",
+        ),
+        (
+            'base = "nano"',
+            'base = "nano"\nname = "mine"\nversion = "v1"\n[scale.recipe.hparams]\n'
+            'reference_width = "512"\nrule = "marin_core.recipes.hparams:WidthScaledAdamHParams"',
+            "reference_width",
+            "field 'reference_width' is '512'; give an integer",
         ),
         ("code = {", "poems = {", "poems", "source 'poems': field 'content' is missing"),
         ("max_bytes = 20_000", "max_byte = 3", "code = {", "source 'code': unknown field 'max_byte'; there are "),
@@ -254,7 +296,19 @@ def test_what_is_wrong_in_the_place_is_told_with_its_line(
             'heldout_pool = "cpu-1"',
             'heldout_pool = { large = "cpu-1" }',
             "heldout_pool",
-            "'large' is not a budget in FLOPs; give one like 1e21",
+            "the budget is 'large'; give a positive number of FLOPs, like 1e21",
+        ),
+        (
+            'heldout_pool = "cpu-1"',
+            'heldout_pool = { 1.6e12 = "cpu-1" }',
+            "heldout_pool",
+            "to TOML 1.6e12 is key '6e12' in a table '1'; put the budget in quotes, \"1.6e12\"",
+        ),
+        (
+            'heldout_pool = "cpu-1"',
+            'heldout_pool = { 1e21 = "cpu-1" }',
+            "heldout_pool",
+            "heldout_pool has pools for 1e21 FLOPs, none for 1.6e12; add one in [place]",
         ),
     ],
 )
@@ -306,6 +360,50 @@ def test_the_environment_replaces_store_and_image(tmp_path: Path, monkeypatch: p
     place = load_profile(str(tmp_path / "mine.toml")).place
     assert place.kubernetes is not None
     assert (place.store, place.kubernetes.image) == ("gs://other/lab", "other:2")
+
+
+HUB = 'hub = { namespace = "lab", tag = "v1" }\n'
+
+
+@pytest.mark.parametrize(
+    "tag", ["", "main", "a/b", "v1..2", "-v1", "v 1", "v1.", "v1.lock", "ä", "artifact-0123456789abcdef"]
+)
+def test_what_can_be_no_tag_is_refused(tmp_path: Path, tag: str) -> None:
+    text = WHOLE + HUB.replace("v1", tag)
+    (tmp_path / "mine.toml").write_text(text)
+    line = line_of(text, "hub")
+    assert refused(tmp_path / "mine.toml").startswith(f"profile mine.toml, line {line}: tag is {tag!r}; give ")
+
+
+@pytest.mark.parametrize(
+    ("hub", "environment", "endpoint"),
+    [
+        ("", None, None),
+        ("", "https://hub.example/", "https://hub.example"),
+        (HUB, "https://hub.example", "https://hub.example"),
+        (HUB.replace("}", ', endpoint = "https://own.example" }'), None, "https://own.example"),
+        (HUB.replace("}", ', endpoint = "https://own.example" }'), "https://hub.example", "https://hub.example"),
+        (HUB.replace("}", ', endpoint = "https://own.example" }'), "https://huggingface.co", None),
+    ],
+)
+def test_a_publication_says_which_hub_it_is_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hub: str, environment: str | None, endpoint: str | None
+) -> None:
+    (tmp_path / "mine.toml").write_text(WHOLE + hub)
+    monkeypatch.setenv("HF_ENDPOINT", environment or "")
+    assert load_profile(str(tmp_path / "mine.toml")).place.hub.endpoint == endpoint
+
+
+def test_the_hub_of_the_pods_is_that_of_publications(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "mine.toml").write_text(replaced(ON_A_CLUSTER, "FIRST", "HF_ENDPOINT").replace('"1"', '"http://hub"'))
+    monkeypatch.setenv("HF_ENDPOINT", "")
+    assert load_profile(str(tmp_path / "mine.toml")).place.hub.endpoint == "http://hub"
+
+
+def test_a_hub_that_is_no_url_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "mine.toml").write_text(WHOLE)
+    monkeypatch.setenv("HF_ENDPOINT", "hub.example")
+    assert "HF_ENDPOINT is 'hub.example'; set it to the URL of a hub" in refused(tmp_path / "mine.toml")
 
 
 def test_a_folder_in_the_environment_is_no_store_for_a_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 published 3e18 run, with a few kilobytes in place of its weights."""
 
 import json
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -85,11 +86,12 @@ class PublishingLab:
         config: Callable[[dict[str, Any]], None] = lambda config: None,
         target: Mapping[str, object] = TARGET,
         seed: int = 0,
+        code: float = 0.4,
     ) -> ArtifactSpec:
-        """The spec of a model's publication, its inputs committed; `export` and `config` change what `export.json` and
-        `config.json` say."""
+        """The spec of a model's publication, its inputs committed, at the hub of HF_ENDPOINT unless `target` names one;
+        `export` and `config` change what `export.json` and `config.json` say. `code` is the share of that source."""
         tokenizer = self._tokenizer()
-        mixture = self._mixture(tokenizer)
+        mixture = self._mixture(tokenizer, code)
         plan = TrainPlan.from_json({**PLAN.to_json(), "seed": seed})
         run = train_spec(plan, "3e18-d1024", mixture)
         checkpoint = self.commit(run, {"plan.json": as_json(plan.to_json())}, summary)
@@ -99,10 +101,10 @@ class PublishingLab:
         settings = hf_config()
         config(settings)
         self.commit(exported, {**export_files(settings), "export.json": as_json(said)}, {})
-        evals = artifact("evals/delphi", "collect_evals", {}, {}, partition="3e18-d1024")
+        evals = artifact("evals/delphi", "collect_evals", {"of": run.fingerprint}, {}, partition="3e18-d1024")
         results = [result.to_json() for result in eval_results(checkpoint)]
         self.commit(evals, {"evals.json": as_json(results)}, {})
-        return publication_spec(run, exported, evals, target)
+        return publication_spec(run, exported, evals, at_hub(target))
 
     def tables(self, rows: Mapping[str, list[Any]] = LADDER, figures: list[dict[str, Any]] = FIGURES) -> ArtifactSpec:
         """The spec of the tables' publication, its inputs committed."""
@@ -116,7 +118,7 @@ class PublishingLab:
             pl.DataFrame(dict(rows)).write_parquet(file)
         files["ladder.parquet"] = (self.scratch / "ladder.parquet").read_bytes()
         self.commit(dataset, files, {})
-        return artifact("publish/dataset", "publish_dataset", dict(TARGET), {"dataset": dataset})
+        return artifact("publish/dataset", "publish_dataset", at_hub(TARGET), {"dataset": dataset})
 
     def _tokenizer(self) -> ArtifactSpec:
         config = {"vocab_size": 128_256, "repository": "lab/tokenizer", "revision": "v1", "folder": None}
@@ -125,7 +127,7 @@ class PublishingLab:
         self.commit(spec, {"tokenizer.json": b"{}"}, summary)
         return spec
 
-    def _mixture(self, tokenizer: ArtifactSpec) -> ArtifactSpec:
+    def _mixture(self, tokenizer: ArtifactSpec, code: float) -> ArtifactSpec:
         tokenized = {}
         for name, source in SOURCES.items():
             curated = artifact(f"curated/{name}", "curate", {"source": name}, {})
@@ -136,7 +138,8 @@ class PublishingLab:
             sizes = {"train_tokens": TOKENS[name], "train_bytes": 4 * TOKENS[name], "train_documents": 7}
             self.commit(spec, {}, sizes)
             tokenized[name] = spec
-        config = MixtureConfig.from_profile({"name": "two", "block_size": 64, "weights": {"code": 0.4, "prose": 0.6}})
+        weights = {"code": code, "prose": 1 - code}
+        config = MixtureConfig.from_profile({"name": "two", "block_size": 64, "weights": weights})
         inputs = {**{spec.name: spec for spec in tokenized.values()}, "tokenizer": tokenizer}
         mixture = artifact("mixture/two", "mix", config.to_json(), inputs)
         shards = {name: self.store.artifact(spec) for name, spec in tokenized.items()}
@@ -144,6 +147,10 @@ class PublishingLab:
             if not writer.committed:
                 writer.commit(build_mixture(config, shards, writer, print))
         return mixture
+
+
+def at_hub(target: Mapping[str, object]) -> dict[str, object]:
+    return {"endpoint": os.environ.get("HF_ENDPOINT"), **target}
 
 
 def as_json(value: Any) -> bytes:
@@ -191,7 +198,8 @@ def export_said(checkpoint: Artifact) -> dict[str, Any]:
 
 
 def eval_results(checkpoint: Artifact) -> list[EvalResult]:
-    """A scoring with standard errors, a task whose text was looked for in the training sources, and one that failed."""
+    """A scoring with standard errors, a task whose text was looked for in the training sources, one that failed, and
+    one that asked another model."""
     model = ModelIdentity.of(checkpoint, PLAN)
     removed = {"documents_checked": 500, "documents_removed": 5, "items_found": 3, "items_share": 0.025}
     found = {"quizzes": {"items": 120, "training_sources": {"code": {**removed, "highest_overlap": 0.875}}}}
@@ -218,4 +226,13 @@ def eval_results(checkpoint: Artifact) -> list[EvalResult]:
             contamination=found,
         ),
         EvalResult("infra_failed", "gsm8k", "3", model, error="the endpoint did not answer within 60 s"),
+        EvalResult(
+            "succeeded",
+            "riddle",
+            "1",
+            model,
+            examples=10,
+            metrics={"acc": Metric(0.875, None, "share", True)},
+            details={"endpoint": "http://10.0.0.7/v1", "endpoint_model": "large-model"},
+        ),
     ]

@@ -10,7 +10,7 @@ from huggingface_hub.repocard_data import EvalResult as HubResult
 
 from marin_core.errors import MarinError
 from tests.publishing.lab import PLAN, SUMMARY, TARGET, TOKENS, PublishingLab, as_json, export_files, hf_config
-from tests.publishing.writable_hub import WritableHub
+from tests.publishing.writable_hub import WritableHub, running
 
 NAME = "lab/delphi-3e18-447Mparams-1.2Btokens"
 
@@ -106,6 +106,14 @@ def test_the_card_says_what_the_artifacts_say(hub: WritableHub, lab: PublishingL
     assert "largest difference of a logit is\n2.5e-05 (at most 0.00115 were allowed" in card
 
 
+def test_scores_of_another_server_are_left_out_and_said_so(hub: WritableHub, lab: PublishingLab) -> None:
+    lab.build(lab.publication())
+    card = published_card(hub)
+    assert "\n\nLeft out, since another server was asked and not this model: `riddle` (of `large-model`).\n\n" in card
+    assert card.count("riddle") == 1
+    assert "10.0.0.7" not in card
+
+
 def test_what_a_run_did_not_record_is_said_so(hub: WritableHub, lab: PublishingLab) -> None:
     absent = ("hardware", "attempts", "wandb_url")
     lab.build(lab.publication(summary={key: value for key, value in SUMMARY.items() if key not in absent}))
@@ -121,6 +129,37 @@ def test_a_run_without_interruption_says_so(hub: WritableHub, lab: PublishingLab
 def test_another_seed_is_another_repository(hub: WritableHub, lab: PublishingLab) -> None:
     lab.build(lab.publication(seed=42))
     assert list(hub.repos) == [("model", f"{NAME}-seed42")]
+
+
+def test_another_hub_is_another_publication(hub: WritableHub, lab: PublishingLab) -> None:
+    first = lab.build(lab.publication())
+    with running(WritableHub()) as other:
+        second = lab.build(lab.publication(target={**TARGET, "endpoint": other.url}))
+        assert (first.summary["url"], second.summary["url"]) == (f"{hub.url}/{NAME}", f"{other.url}/{NAME}")
+        there = other.model(NAME).content("adamh_v6")
+    here = hub.model(NAME).content("main")
+    assert there.keys() == here.keys()
+    assert there["model.safetensors"] == here["model.safetensors"]
+
+
+def test_a_model_of_another_checkpoint_is_not_replaced(hub: WritableHub, lab: PublishingLab) -> None:
+    first, other = lab.publication(), lab.publication(code=0.5)
+    lab.build(first)
+    repo = hub.model(NAME)
+    before, branches, tags = repo.content("main"), dict(repo.branches), dict(repo.tags)
+    of_first, of_other = (spec.inputs["checkpoint"].fingerprint for spec in (first, other))
+    with pytest.raises(
+        MarinError, match=f"has the model of checkpoint {of_first}, to be published is checkpoint {of_other}.*namespace"
+    ):
+        lab.build(other)
+    assert (repo.content("main"), repo.branches, repo.tags) == (before, branches, tags)
+
+
+def test_a_checkpoint_is_published_again_under_another_licence(hub: WritableHub, lab: PublishingLab) -> None:
+    lab.build(lab.publication())
+    lab.build(lab.publication(target={**TARGET, "licence": "apache-2.0"}))
+    for revision in ("main", "adamh_v6"):
+        assert b"license: apache-2.0" in hub.model(NAME).content(revision)["README.md"]
 
 
 def test_a_publication_that_is_committed_asks_the_hub_nothing(hub: WritableHub, lab: PublishingLab) -> None:

@@ -39,7 +39,7 @@ def artifact_files(root: str, files: dict[str, bytes], name: str = "exports/test
 
 def upload(files: list[OutgoingFile], scratch: Path, *, branch: str = "artifact-1", private: bool = False) -> Published:
     return publish(
-        Repository("model", NAME, print, Patience(attempts=3, first_wait=0.01)),
+        Repository("model", NAME, print, os.environ["HF_ENDPOINT"], Patience(attempts=3, first_wait=0.01)),
         files,
         branch=branch,
         tag="released",
@@ -69,6 +69,23 @@ def test_every_file_arrives_at_the_tag_and_at_main(hub: WritableHub, send: Calla
     size = sum(map(len, FILES.values()))
     assert done == Published(NAME, f"{hub.url}/{NAME}", done.revision, "released", 5, size, 0)
     assert not repo.private
+
+
+def test_what_somebody_else_put_there_stays(hub: WritableHub, send: Callable[[], Published]) -> None:
+    theirs = {**INITIAL, "README.md": b"# Theirs", "config.json": b"{}"}
+    repo = hub.add_repo("model", NAME)
+    repo.tags["released"] = released = repo.add_commit("main", dict(theirs), "Release")
+    with pytest.raises(MarinError, match=rf"^{hub.url}/{NAME} has files that no lab published .*another namespace"):
+        send()
+    assert repo.content("main") == theirs
+    assert (list(repo.branches), repo.tags) == (["main"], {"released": released})
+    assert not hub.arrived
+
+
+def test_a_repository_that_was_made_empty_is_filled(hub: WritableHub, send: Callable[[], Published]) -> None:
+    hub.add_repo("model", NAME)
+    send()
+    assert hub.model(NAME).content("main") == {**INITIAL, **FILES}
 
 
 def test_a_reader_gets_the_files_by_the_library(

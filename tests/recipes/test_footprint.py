@@ -5,19 +5,19 @@ import math
 
 import pytest
 
+from marin_core.cli.recipe_needs import Hardware, needs
 from marin_core.errors import MarinError
 from marin_core.recipes import RECIPES, TrainPlan
 from marin_core.recipes.footprint import (
     hbm_bytes,
     least_hbm_bytes,
-    smallest_fit,
     tensor_parallel_degree,
     training_seconds,
 )
 
 DELPHI = RECIPES["delphi"]
-# Chips of the v4 slices, 32 GiB each.
-V4 = [4, 8, 16, 32, 64, 128, 256, 512, 768, 1024, 2048]
+V4 = Hardware.of("v4", None, 0.4)
+# Of one chip.
 V4_HBM = 32 * 2**30
 # Held-out budget -> (batch, chips of the v4 slice) of the published launches: v4-128, v4-512, v4-1024.
 HELD_OUT = {1e21: (512, 64), 1e22: (1024, 256), 1e23: (2048, 512)}
@@ -47,16 +47,19 @@ def test_a_shallow_model_counts_four_layers() -> None:
 def test_the_estimate_chooses_the_slice_that_the_published_run_of_1e21_had() -> None:
     own_batch = plan_of(1e21, held_out(1e21).hidden_dim)
     assert own_batch.batch_size == 256
-    assert smallest_fit(own_batch, V4, V4_HBM) == HELD_OUT[1e21][1]
+    assert needs(own_batch, V4).chips == HELD_OUT[1e21][1]
 
 
 def test_every_run_of_the_published_suite_fits_a_slice_within_the_sweep_s_limit_of_tensor_parallelism() -> None:
     for budget in (3e18, 9e18, 1.8e19, 3e19, 9e19, 1.8e20, 3e20):
         for candidate in DELPHI.candidates(budget):
             plan = TrainPlan.of(DELPHI, candidate, eval_sequences=4096)
-            chips = smallest_fit(plan, V4, V4_HBM)
-            assert chips is not None
-            assert tensor_parallel_degree(plan.batch_size, plan.hidden_dim, chips, maximum=4) <= 2
+            found = needs(plan, V4)
+            assert found.chips is not None
+            assert found.chips * V4_HBM >= hbm_bytes(plan)
+            # The next smaller slice, of half as many chips, has not the memory.
+            assert found.chips == 4 or found.chips / 2 * V4_HBM < hbm_bytes(plan)
+            assert tensor_parallel_degree(plan.batch_size, plan.hidden_dim, found.chips, maximum=4) <= 2
 
 
 @pytest.mark.parametrize("flops", HELD_OUT)
@@ -75,7 +78,7 @@ def test_without_gradient_checkpointing_every_activation_is_held() -> None:
 
 
 def test_nothing_fits_where_no_size_is_large_enough() -> None:
-    assert smallest_fit(held_out(1e23), [4, 8], V4_HBM) is None
+    assert needs(plan_of(1e24, max(c.hidden_dim for c in DELPHI.candidates(1e24))), V4).pool is None
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 
 from marin_core.errors import MarinError
 from marin_core.profile import load_profile
-from marin_core.recipes import DELPHI, NANO, HeldOutRun, RecipeError, ScalingRecipe
+from marin_core.recipes import DELPHI, NANO, HeldOutRun, RecipeError, ScalingRecipe, TokenLaw
 
 LADDER = """
 extends = "laptop"
@@ -79,12 +79,28 @@ def test_a_ladder_of_one_s_own_says_them_in_its_file(tmp_path: Path) -> None:
     assert recipe.seeds(3.2e12) == (0, 7)
 
 
+def test_a_fork_has_none_of_what_was_published_for_its_base_unless_it_says_so(tmp_path: Path) -> None:
+    file = tmp_path / "mine.toml"
+    fork = '[scale.recipe]\nbase = "delphi"\nname = "mine"\nversion = "mine_v1"\n'
+    file.write_text(f'extends = "delphi"\n{fork}')
+    recipe = load_profile(str(file)).scale.recipe
+    assert (recipe.token_law, recipe.heldout_runs) == (None, {})
+    assert recipe.hparams == DELPHI.hparams
+    file.write_text(f'extends = "delphi"\n{fork}token_law = {{ coefficient = 0.03, exponent = 0.58 }}\n')
+    assert load_profile(str(file)).scale.recipe.token_law == TokenLaw(0.03, 0.58)
+    assert DELPHI.token_law is not None
+
+
 @pytest.mark.parametrize(
     ("runs", "complaint"),
     [
         ("1e12 = 512", "line 10: held-out run 1e12 is 512; give a table like"),
         ("1e12 = { batch = 512 }", "line 10: unknown field 'batch'; there are batch_size, seeds, z_loss_weight"),
         ("1e12 = { seeds = [1, 1] }", "line 10: seeds are 1, 1; give different ones"),
+        (
+            "3.2e12 = { batch_size = 4 }",
+            "line 10: to TOML 3.2e12 is key '2e12' in a table '3'; put the budget in quotes, \"3.2e12\"",
+        ),
         ("large = { batch_size = 4 }", "line 10: the budget is 'large'; give a positive number of FLOPs, like 1e21"),
         ("-1 = { batch_size = 4 }", "line 10: the budget is '-1'; give a positive number of FLOPs, like 1e21"),
     ],

@@ -88,6 +88,11 @@ def test_a_rounded_budget_may_be_another_one_that_is_named() -> None:
         ("isoflop-3e+18-d1024-L11-B8-adamh_scaling_v7", "has the version 'adamh_scaling_v7'"),
         ("isoflop-3e+18-d1024-L11-B64-adamh_scaling_v6", "has no cell of width 1024, 11 layers and batch 64 at 3e18"),
         ("isoflop-3e+03-d1024-L11-B64-adamh_scaling_v6", "has no cell of width 1024, 11 layers and batch 64 at 3e3"),
+        ("isoflop-3e+400-d1024-L11-B8-adamh_scaling_v6", "has the budget 3e+400, no number of FLOPs like 3e+18"),
+        (
+            "adamh-scaling-ladder-nemotron-optimal-1e+400-v5-019021",
+            "has the budget 1e+400, no number of FLOPs like 3e+18",
+        ),
         ("adamh-scaling-ladder-nemotron-optimal-1e+20-v5-019021", "is of 1e20 FLOPs; held out were 1e21, 1e22, 1e23"),
     ],
 )

@@ -18,7 +18,7 @@ from marin_core.graph import LabGraph
 from marin_core.profile import load_profile
 from marin_core.recipes import TokenLaw, TrainPlan
 from marin_core.scaling import LossLaw, Sigmoid
-from marin_core.store import ArtifactRecord, ArtifactSpec, Store
+from marin_core.store import ArtifactRecord, ArtifactSpec, Store, canonical_json, digest
 
 PROFILE = """
 extends = "{tiny}"
@@ -137,7 +137,9 @@ class KnownLab:
             "tokens_per_second": 1.0,
             **({"wandb_url": url} if url else {}),
         }
-        self._commit(spec, summary, {"metrics.parquet": metrics})
+        # What a run's content is: how it went, and not where or when.
+        content = digest(canonical_json([curve["loss"].to_list(), summary["evals"], summary["status"]]))
+        self._commit(spec, summary, {"metrics.parquet": metrics}, content)
 
     def evaluate(self, key: str, run: ArtifactSpec) -> None:
         """Commit what the evaluations of a run would have said, and collect it."""
@@ -165,7 +167,11 @@ class KnownLab:
         return EvalResult("succeeded", name, "1", identity, examples=EXAMPLES, metrics=metrics[name])
 
     def _commit(
-        self, spec: ArtifactSpec, summary: dict[str, Any] | None = None, files: dict[str, Any] | None = None
+        self,
+        spec: ArtifactSpec,
+        summary: dict[str, Any] | None = None,
+        files: dict[str, Any] | None = None,
+        content: str | None = None,
     ) -> None:
         """Commit an artifact, and what it is made of with nothing in it."""
         if self.store.record(spec.name, spec.fingerprint) is not None:
@@ -173,13 +179,13 @@ class KnownLab:
         for upstream in spec.inputs.values():
             self._commit(upstream)
         with self.store.writer(spec) as writer:
-            for name, content in (files or {}).items():
-                if isinstance(content, pl.DataFrame):
+            for name, held in (files or {}).items():
+                if isinstance(held, pl.DataFrame):
                     with writer.open(name) as file:
-                        content.write_parquet(file)
+                        held.write_parquet(file)
                 else:
-                    writer.write_json(name, content)
-            writer.commit(summary or {})
+                    writer.write_json(name, held)
+            writer.commit(summary or {}, content=content)
 
 
 def _decades_off(plan: TrainPlan) -> float:

@@ -2,17 +2,23 @@
 
 import dataclasses
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 import pytest
 
+from marin_assets.checks import check_verdict
+from marin_assets.lab import Lab
+from marin_core.evals.result import RESULT
+from marin_core.profile import load_profile
 from marin_core.recipes import TrainPlan
 from marin_core.scaling import (
     Interval,
     forecast_sentence,
     law_sentence,
+    registration_sentence,
     seed_spread_percent,
     token_law_sentence,
     verdict_sentence,
@@ -41,6 +47,18 @@ def task(known_lab: KnownLab) -> dict[str, Any]:
     """The one evaluation with both metrics."""
     (found,) = known_lab.json(known_lab.graph.downstream, "downstream.json")["evaluations"]
     return found
+
+
+@pytest.fixture
+def lab(known_lab: KnownLab, tmp_path: Path) -> KnownLab:
+    """A copy of the lab that a test may change."""
+    shutil.copytree(known_lab.store.root, tmp_path / "store")
+    return KnownLab(tmp_path)
+
+
+def retire(lab: KnownLab, *specs: ArtifactSpec) -> None:
+    for spec in specs:
+        lab.store.retire(spec, lab.store.artifact(spec).record)
 
 
 def summary(lab: KnownLab, spec: ArtifactSpec) -> dict[str, Any]:
@@ -155,6 +173,109 @@ def test_a_single_held_out_run_is_shown_flat(known_lab: KnownLab) -> None:
     assert shown["f"]["predicted_loss"] == shown["v"]["predicted_loss"]
     assert shown["h"]["eval_loss"] == shown["v"]["actual_loss"]
     assert shown["v"]["registered_before_runs"] is False  # that run had been there
+    assert shown["v"]["registered_before_run"] is False
+
+
+def test_a_held_out_run_trained_again_makes_what_is_made_of_it_stale(lab: KnownLab) -> None:
+    graph, key = lab.graph, HELD_OUT[0]
+    run = graph.run(key, lab.store)
+    made = [graph.heldout, graph.dataset]
+    assert all(lab.store.current(spec) for spec in made)
+    retire(lab, run)
+    dataclasses.replace(lab, excess={key: 0.1}).finish_run(key, run)
+    for spec in made:
+        assert lab.store.current(spec) is None
+        assert lab.store.rebuilt_inputs(lab.store.artifact(spec).record) == [key]
+    before = lab.json(graph.heldout, "heldout.json")["runs"][0]
+    lab.build(graph.heldout)
+    after = lab.json(graph.heldout, "heldout.json")["runs"][0]
+    assert after["eval_loss"] == pytest.approx(before["eval_loss"] + 0.1)
+    assert lab.store.current(graph.heldout)
+
+
+def test_a_held_out_evaluation_run_again_makes_the_table_of_scores_stale(lab: KnownLab) -> None:
+    graph, key = lab.graph, HELD_OUT[0]
+    evaluated = graph.evaluated(graph.run(key, lab.store))
+    assert lab.store.current(graph.evals)
+    spec = evaluated.inputs["perplexity"]
+    was = lab.store.artifact(spec)
+    result = was.read_json(RESULT)
+    result["metrics"]["macro/bits_per_byte"]["value"] = 7.0
+    retire(lab, spec)
+    with lab.store.writer(spec) as writer:
+        writer.write_json(RESULT, result)
+        writer.commit(was.record.summary)
+    lab.build(evaluated)
+    assert lab.store.current(graph.evals) is None
+    assert lab.store.rebuilt_inputs(lab.store.artifact(graph.evals).record) == [key]
+    lab.build(graph.evals)
+    rows = lab.table(graph.evals, "evals.parquet").filter(pl.col("partition") == key)
+    assert rows.filter(pl.col("evaluation") == "perplexity")["value"].to_list() == [7.0]
+
+
+def test_a_run_is_called_what_the_suite_calls_it_and_not_what_it_was_trained_as(
+    known_lab: KnownLab, lab: KnownLab
+) -> None:
+    graph = lab.graph
+    for key in (cell := "8e9-d0008", seed := HELD_OUT[0]):
+        run = graph.run(key, lab.store)
+        evaluated = graph.evaluated(run)
+        evaluations = [spec for spec in evaluated.inputs.values() if "checkpoint" in spec.inputs]
+        retire(lab, run, evaluated, *evaluations)
+        by_hand = dataclasses.replace(run, partition=f"{key}-by-hand")
+        lab.finish_run(key, by_hand)
+        lab.evaluate(key, by_hand)
+        assert lab.store.artifact(graph.evaluated(run)).record.partition == f"{key}-by-hand"
+    retire(lab, graph.suite, graph.heldout, graph.evals)
+    for spec in (graph.suite, graph.heldout, graph.evals):
+        lab.build(spec)
+    assert set(lab.table(graph.suite, "runs.parquet")["cell"]) == set(graph.cells)
+    assert [run["partition"] for run in lab.json(graph.heldout, "heldout.json")["runs"]] == HELD_OUT
+    evals = lab.table(graph.evals, "evals.parquet")
+    assert set(evals["partition"]) == {*graph.cells, *HELD_OUT}
+    assert evals["kind"].null_count() == 0
+    of = ["partition", "kind", "evaluation", "metric", "value"]
+    before = known_lab.table(graph.evals, "evals.parquet").filter(pl.col("partition").is_in([cell, seed]))
+    assert evals.filter(pl.col("partition").is_in([cell, seed])).select(of).equals(before.select(of))
+
+
+def test_a_forecast_made_again_for_one_more_budget_is_one_for_its_runs_only(lab: KnownLab) -> None:
+    more = KnownLab(lab.folder, heldout_budgets=(5.12e11, 1.024e12, 2.048e12))
+    graph, new = more.graph, "2.048e12-optimal"
+    more.build(graph.forecast)
+    run = graph.run(new, more.store)
+    more.finish_run(new, run)
+    more.evaluate(new, run)
+    for spec in (graph.heldout, graph.verdict, graph.evals, graph.downstream, graph.figures, graph.report):
+        more.build(spec)
+    verdict = more.json(graph.verdict, "verdict.json")
+    assert verdict["registered_before_runs"] is False
+    first = {each["partition"]: each["registered_before_run"] for each in verdict["verdicts"]}
+    assert first == {**dict.fromkeys(HELD_OUT, False), new: True}
+    shown = summary(more, graph.verdict)["verdicts"]
+    assert {key: each["registered_before_run"] for key, each in shown.items()} == first
+    registered = more.json(graph.forecast, "forecast.json")["registered"]
+    sentence = registration_sentence(registered, verdict["verdicts"])
+    assert f"no forecasts: {', '.join(HELD_OUT)}; the other runs began later" in sentence
+    text = more.store.artifact(graph.report).read("report.md").decode()
+    assert sentence in text
+    assert sentence in more.log
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines() if line[:1] == "|"]
+    outcome = {row[0]: row[9] for row in rows if len(row) == 11 and row[0] in ("run", *first)}
+    assert outcome == {"run": "forecast first", **dict.fromkeys(HELD_OUT, "no"), new: "yes"}
+
+
+def test_the_check_of_forecasts_names_the_runs_that_came_first(lab: KnownLab, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MARIN_STORE", lab.store.root)
+    assets = Lab(load_profile(str(lab.folder / "known.toml")))
+    (found,) = check_verdict(assets)
+    assert (found.passed, found.description, found.metadata["began_before_forecast"].value) == (True, None, [])
+    retire(lab, lab.graph.forecast)
+    for spec in (lab.graph.forecast, lab.graph.verdict):
+        lab.build(spec)
+    (found,) = check_verdict(assets)
+    assert (found.passed, found.metadata["began_before_forecast"].value) == (False, HELD_OUT)
+    assert found.description == f"The forecast was registered after these runs had begun: {', '.join(HELD_OUT)}."
 
 
 def test_all_scores_of_all_runs_are_in_one_table(known_lab: KnownLab) -> None:
@@ -281,13 +402,14 @@ def test_the_report_s_tables_hold_the_artifacts_numbers(
     text = known_lab.store.artifact(known_lab.graph.report).read("report.md").decode()
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines() if line[:1] == "|"]
     first = {tuple(row[:1]): row for row in reversed(rows)}
-    assert {len(row) for row in rows} <= set(range(2, 11))
+    assert {len(row) for row in rows} <= set(range(2, 12))
     for each in verdict["verdicts"]:
         row = first[(each["partition"],)]
         assert row[4] == f"{each['predicted_loss']:.4f}"
         assert row[6] == f"{each['actual_loss']:.4f}"
         assert row[7] == f"{each['error_percent']:+.2f} %"
-        assert row[9] == f"[W&B]({known_lab.wandb(each['partition'])})"
+        assert row[8:10] == ["yes" if each["inside_interval"] else "no", "yes"]
+        assert row[10] == f"[W&B]({known_lab.wandb(each['partition'])})"
     assert first[(DIVERGED,)][1] == "diverged after 52 of 104 steps"
     refits = {row[0]: row for row in rows if len(row) == 6}
     for refit in constants["sensitivity"]:

@@ -169,7 +169,7 @@ def test_a_dependent_is_not_current_once_its_input_says_something_else(store: St
     commit(store, RAW, {"a": b"1"})
     record = commit(store, CURATED, {"b": b"2"})
     rebuild(store, RAW, {"a": b"other"})
-    assert store.rebuilt_inputs(CURATED, record) == ["raw"]
+    assert store.rebuilt_inputs(record) == ["raw"]
     assert store.current(CURATED) is None
     assert store.record(CURATED.name, CURATED.fingerprint) == record
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from gcsfs.retry import HttpError
 
 from marin_core.errors import MarinError
 from marin_core.store import ArtifactSpec, LeaseLost, Store, Writer
@@ -94,3 +95,19 @@ def test_an_error_is_not_replaced_by_one_of_writing_it_down(tmp_path: Path) -> N
         (Path(writer.url) / "attempts.jsonl").unlink()
         (Path(writer.url) / "attempts.jsonl").mkdir()
         raise RuntimeError("the disk is on fire")
+
+
+def test_nor_by_what_only_one_kind_of_store_raises(writer: Writer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An end by SIGTERM has an exit code of its own."""
+
+    def unavailable(*args: Any, **kwargs: Any) -> None:
+        raise HttpError({"code": 503, "message": "service unavailable"})
+
+    with (
+        pytest.raises(Terminated),
+        attempt(writer, after_step=-1, hardware=HARDWARE, is_loss=lambda error: False),
+    ):
+        monkeypatch.setattr(writer.fs, "open", unavailable)
+        with pytest.raises(HttpError):
+            writer.open("attempts.jsonl", "wb")
+        raise Terminated

@@ -92,6 +92,8 @@ def test_a_model_that_is_evaluated_shares_its_heads_among_devices() -> None:
     assert layout == DeviceLayout(slices=1, data=16, tensor=1, shares_heads=True)
     # 896 = 7 · 128.
     assert evaluation_layout(published(3e18, 896), 256) == DeviceLayout(1, 128, 2, shares_heads=False)
+    with pytest.raises(MarinError, match=r"^its width of 1024 does not divide among 7 devices$"):
+        evaluation_layout(published(3e18, 1024), 7)
 
 
 def test_the_published_held_out_runs_fit_the_slices_they_ran_on() -> None:

@@ -81,6 +81,7 @@ def test_a_model_is_trained_killed_resumed_evaluated_exported_and_published(
         assert job.returncode == 0, output
         assert f"resuming checkpoints/delphi [{KEY}] after step" in output
 
+        monkeypatch.setenv("HF_ENDPOINT", hub.url)  # which hub is part of a publication's identity
         graph = LabGraph.of(load_profile(str(lab.profile)))
         store, run = Store(str(lab.store)), graph.cells[KEY]
         trained = store.artifact(run).record.summary

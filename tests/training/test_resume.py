@@ -11,7 +11,7 @@ import pytest
 from marin_core.build import BuildOptions, build
 from marin_core.errors import MarinError
 from marin_core.graph import LabGraph
-from marin_core.jobs.spec import EXIT_REFUSED
+from marin_core.jobs.spec import EXIT_REFUSED, EXIT_TERMINATED
 from marin_core.store import ArtifactSpec, Store
 from tests.conftest import LabEnvironment
 from tests.training.runs import (
@@ -67,6 +67,21 @@ def test_what_was_owed_is_made_up_and_a_damaged_newest_checkpoint_costs_only_the
     killed.communicate(timeout=300)
     assert killed.returncode == -signal.SIGKILL
 
+    # SIGTERM while that is made up is obeyed before another step.
+    terminated = start_worker(
+        lab,
+        store,
+        spec,
+        every_steps=23,
+        module="tests.training.killed_worker",
+        KILLED_AFTER=str(checkpoints / "step-23"),
+        KILLED_BY="SIGTERM",
+    )
+    output, _ = terminated.communicate(timeout=300)
+    assert terminated.returncode == EXIT_TERMINATED
+    assert "step 24 was not evaluated" in output
+    assert [path.name for path in checkpoints.glob("step-*")] == ["step-23"]
+
     # Killed after the permanent one of step 40, and a temporary one.
     resumed = start_worker(lab, store, spec, every_steps=23)
     kill_at_step(resumed, 60)
@@ -87,13 +102,14 @@ def test_what_was_owed_is_made_up_and_a_damaged_newest_checkpoint_costs_only_the
     assert evaluations(store, spec) == evaluations(uninterrupted, spec)
     record = store.artifact(spec).record
     assert record.content == uninterrupted.artifact(spec).record.content
-    assert record.summary["attempts"] == {"preempted": 0, "peer_lost": 0, "failed": 0, "died": 2}
+    assert record.summary["attempts"] == {"preempted": 1, "peer_lost": 0, "failed": 0, "died": 2}
     with store.artifact(spec).open("attempts.jsonl") as file:
         began = [json.loads(line) for line in file]
     assert [(line["attempt"], line["after_step"], line["device"]) for line in began] == [
         (1, -1, "cpu"),
         (2, 23, "cpu"),
-        (3, 40, "cpu"),
+        (3, 23, "cpu"),
+        (4, 40, "cpu"),
     ]
 
 
