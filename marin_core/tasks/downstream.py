@@ -48,7 +48,8 @@ def forecast_downstream(build: Build) -> Outcome:
     """`downstream.json`, and `downstream.parquet` to plot it: every task with a soft and a hard metric.
 
     Config: `heldout_budgets`, and `external`, models of others that join the second step: rows of evaluation, model,
-    soft, hard and, where known, examples. Held-out runs take part in neither step; they are what the forecast is compared with.
+    soft, hard and, where known, examples. Held-out runs take part in neither step; they are what the forecast is
+    compared with.
     """
     config = build.spec.config
     evals = pl.read_parquet(build.input("evals").read("evals.parquet"))

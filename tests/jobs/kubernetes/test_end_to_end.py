@@ -290,7 +290,7 @@ def test_two_processes_train_as_one_to_rounding(finished: ClusterLab, cluster: C
     store = finished.contents
     alone = next(record for record in store.records(CHECKPOINTS) if record.partition == CELL)
     store.objects.delete(f"{CHECKPOINTS}/{alone.fingerprint}")
-    gang = finished.with_profile("gang", '[place]\nsuite_pool = "2xcpu-1"\n')
+    gang = finished.with_profile("gang", '[place]\nsuite_pool = "2xcpu-1"\neval_pool = "cpu-1"\n')
     result = gang.materialize(CHECKPOINTS, "--partition", CELL)
     assert result.returncode == 0, result.stdout + result.stderr
     together = finished.contents.record(CHECKPOINTS, alone.fingerprint)
