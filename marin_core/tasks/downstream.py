@@ -56,7 +56,11 @@ def forecast_downstream(build: Build) -> Outcome:
     optimal = _optimal_cells(evals, read_fits(build))
     reports, without = [], {}
     for evaluation in sorted(evals["evaluation"].unique()):
-        chosen = metrics_of(evals.filter(pl.col("evaluation") == evaluation), _said(build, evaluation))
+        own = _own_config(build, evaluation)
+        if own.get("endpoint"):
+            without[evaluation] = f"it asks the model at {own['endpoint']}, which is none of ours"
+            continue
+        chosen = metrics_of(evals.filter(pl.col("evaluation") == evaluation), own)
         if isinstance(chosen, str):
             without[evaluation] = chosen
             continue
@@ -106,11 +110,11 @@ def _optimal_cells(evals: pl.DataFrame, fits: Sequence[IsoFlop]) -> dict[str, li
     return chosen
 
 
-def _said(build: Build, evaluation: str) -> Mapping[str, Any]:
-    """Which metrics the evaluation itself names as its soft and its hard one."""
+def _own_config(build: Build, evaluation: str) -> Mapping[str, Any]:
+    """What the profile says of a task: `soft_metric` and `metric` as `soft` and `hard`, and its `endpoint`."""
     evaluated = [spec for spec in build.spec.inputs["evals"].inputs.values() if evaluation in spec.inputs]
     own = evaluated[0].inputs[evaluation].config if evaluated else {}
-    return {"soft": own.get("soft_metric"), "hard": own.get("metric")}
+    return {"soft": own.get("soft_metric"), "hard": own.get("metric"), "endpoint": own.get("endpoint")}
 
 
 def _report(
