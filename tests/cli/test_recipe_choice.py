@@ -5,13 +5,12 @@ import re
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
 
-from marin_core.cli import cli
 from marin_core.errors import MarinError
 from marin_core.profile import load_profile
 from marin_core.recipes import DELPHI, NANO, TrainPlan
 from tests.cli.fitted import commit_law
+from tests.cli.test_recipe_command import answer, invoked
 
 # A law of which the optimum of 8e11 FLOPs is 500 000 tokens, between the runs of widths 40 and 48.
 LAW = {"coefficient": 5e5 / 8e11**0.5, "exponent": 0.5}
@@ -29,16 +28,6 @@ def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name, text in PROFILES.items():
         (tmp_path / f"{name}.toml").write_text(text)
     return tmp_path
-
-
-def invoked(*arguments: str) -> Result:
-    return CliRunner().invoke(cli, ["recipe", *arguments])
-
-
-def answer(*arguments: str) -> str:
-    result = invoked(*arguments)
-    assert (result.exit_code, result.stderr) == (0, ""), result.output
-    return result.stdout
 
 
 def refusal(*arguments: str) -> str:

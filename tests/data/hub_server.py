@@ -14,7 +14,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
+from typing import Any, Protocol
 from urllib.parse import parse_qs, unquote, urlsplit
 
 # From this size on a file of a dataset is one of LFS.
@@ -87,9 +87,21 @@ class HubServer:
         return [s for s in self.seen if s.method == method and unquote(urlsplit(s.path).path).endswith(ending)]
 
 
+class Served(Protocol):
+    """What a server keeps: where it listens, and what lets go of the requests that it holds."""
+
+    port: int
+    released: threading.Event
+
+
+def running(server: HubServer) -> "contextlib.AbstractContextManager[HubServer]":
+    return served(server, _Handler)
+
+
 @contextlib.contextmanager
-def running(server: HubServer) -> Iterator[HubServer]:
-    httpd = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"hub": server}))
+def served[Hub: Served](server: Hub, handler: type[BaseHTTPRequestHandler]) -> Iterator[Hub]:
+    """`server` on a port of this machine; its requests go to a `handler` whose `hub` it is."""
+    httpd = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (handler,), {"hub": server}))
     httpd.daemon_threads = True
     server.port = httpd.server_address[1]
     thread = threading.Thread(target=httpd.serve_forever, kwargs={"poll_interval": 0.01})

@@ -13,15 +13,15 @@ import re
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
 import yaml
 
-from tests.data.hub_server import Fault, Seen, git_sha1
+from tests.data.hub_server import Fault, Seen, git_sha1, served
 
 # What goes to the large storage: by name, as .gitattributes say, or by size.
 LFS_BYTES = 100_000
@@ -125,20 +125,8 @@ class WritableHub:
         return repo
 
 
-@contextlib.contextmanager
-def running(hub: WritableHub) -> Iterator[WritableHub]:
-    httpd = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"hub": hub}))
-    httpd.daemon_threads = True
-    hub.port = httpd.server_address[1]
-    thread = threading.Thread(target=httpd.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    try:
-        yield hub
-    finally:
-        hub.released.set()
-        httpd.shutdown()
-        httpd.server_close()
-        thread.join()
+def running(hub: WritableHub) -> "contextlib.AbstractContextManager[WritableHub]":
+    return served(hub, _Handler)
 
 
 class Refused(Exception):
