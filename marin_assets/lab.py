@@ -92,7 +92,7 @@ class Lab:
             JobFailed: some could not be built; the message names each with its reason. The others are committed.
             MarinError: they would cost more than the profile allows.
         """
-        found = {spec.fingerprint: self.store.current(spec) for spec in specs}
+        found = self.store.all_current(specs)
         missing = [spec for spec in specs if found[spec.fingerprint] is None]
         if missing:
             self._build(context, missing, when_built)

@@ -124,7 +124,7 @@ def train_heldout(context: dg.AssetExecutionContext, lab: Lab) -> None:
 def evaluate_runs(context: dg.AssetExecutionContext, lab: Lab) -> None:
     """Evaluate what is not evaluated yet, and show what is known of each run as a materialization of its partition."""
     evaluated = [lab.graph.evaluated(run) for run in (*lab.graph.cells.values(), *lab.heldout_runs().values())]
-    before = {spec.fingerprint: lab.store.current(spec) for spec in evaluated}
+    before = lab.store.all_current(evaluated)
     obtain_evaluations(context, lab, evaluated)
     shown = context.instance.get_materialized_partitions(asset_key(EVALS))
     for spec in evaluated:
@@ -137,8 +137,8 @@ def evaluate_runs(context: dg.AssetExecutionContext, lab: Lab) -> None:
 
 def _train(context: dg.AssetExecutionContext, lab: Lab, runs: Mapping[str, ArtifactSpec]) -> None:
     shown = context.instance.get_materialized_partitions(asset_key(CHECKPOINTS))
-    committed = {key: lab.store.current(spec) for key, spec in runs.items()}
-    missing = [spec for key, spec in runs.items() if committed[key] is None]
+    committed = lab.store.all_current(list(runs.values()))
+    missing = [spec for spec in runs.values() if committed[spec.fingerprint] is None]
     if missing:
         refuse_unrequested_work(context)
         context.log.info(f"{len(missing)} of {len(runs)} runs are not in the store yet; training them")
@@ -152,8 +152,8 @@ def _train(context: dg.AssetExecutionContext, lab: Lab, runs: Mapping[str, Artif
     def show_built(spec: ArtifactSpec) -> None:
         show(spec, lab.store.artifact(spec).record, reused=False)
 
-    for key, record in committed.items():
-        if record is not None:
-            show(runs[key], record, reused=True)
+    for spec in runs.values():
+        if record := committed[spec.fingerprint]:
+            show(spec, record, reused=True)
     # Each when it has ended: what did finish is there whatever becomes of the others, and is seen to be there.
     lab.obtain(context, missing, show_built)

@@ -82,7 +82,7 @@ def obtain_evaluations(context: dg.AssetExecutionContext, lab: Lab, evaluated: l
     """Run what the store lacks of all evaluations of several checkpoints, and again what failed for want of something
     that it needs."""
     wanted = [spec for each in evaluated for spec in each.inputs.values() if "checkpoint" in spec.inputs]
-    found = {spec.fingerprint: lab.store.current(spec) for spec in wanted}
+    found = lab.store.all_current(wanted)
     missing = [spec for spec in wanted if is_wanting(found[spec.fingerprint])]
     if not missing:
         return
