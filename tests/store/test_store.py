@@ -1,5 +1,6 @@
 """Artifacts: nothing exists before its record, attempts are cleared or resumed, and content decides what is current."""
 
+import dataclasses
 import hashlib
 import json
 import subprocess
@@ -172,6 +173,23 @@ def test_a_dependent_is_not_current_once_its_input_says_something_else(store: St
     assert store.rebuilt_inputs(record) == ["raw"]
     assert store.current(CURATED) is None
     assert store.record(CURATED.name, CURATED.fingerprint) == record
+
+
+def test_many_are_looked_up_as_one_is_with_each_record_read_once(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    others = [dataclasses.replace(CURATED, config={"source": name}) for name in ("one", "two", "never built")]
+    commit(store, RAW, {"a": b"1"})
+    for spec in (CURATED, *others[:2]):
+        commit(store, spec, {"b": b"2"})
+    specs = [RAW, CURATED, *others]
+    reads: list[tuple[str, str]] = []
+    record = store.record
+    monkeypatch.setattr(store, "record", lambda *key: (reads.append(key), record(*key))[1])
+    found = store.all_current(specs)
+    assert sorted(reads) == sorted((spec.name, spec.fingerprint) for spec in specs)
+    assert found == {spec.fingerprint: store.current(spec) for spec in specs}
+    assert [fingerprint for fingerprint, one in found.items() if one is None] == [others[2].fingerprint]
+    rebuild(store, RAW, {"a": b"other"})
+    assert list(store.all_current([CURATED, RAW]).values()) == [None, store.current(RAW)]
 
 
 def test_a_dependent_stays_current_when_its_input_is_rebuilt_with_equal_content(store: Store) -> None:
