@@ -8,6 +8,7 @@ import dagster as dg
 from marin_assets.guards import emptied, retention
 from marin_assets.keys import asset_key
 from marin_assets.lab import Lab
+from marin_core.graph.experiments import ExperimentArtifacts
 from marin_core.store import ArtifactSpec
 
 
@@ -89,6 +90,12 @@ def check_verdict(lab: Lab) -> Sequence[dg.AssetCheckResult]:
     late = [verdict["partition"] for verdict in verdicts if not verdict["registered_before_run"]]
     found = f"The forecast was registered after these runs had begun: {', '.join(late)}." if late else None
     return [_warning("forecast_came_first", not late, {"began_before_forecast": late}, found)]
+
+
+def check_experiment(lab: Lab, made: ExperimentArtifacts) -> Sequence[dg.AssetCheckResult]:
+    assert made.result is not None
+    first = bool(_summary(lab, made.result)["registered_before_runs"])
+    return [_warning("forecast_came_first", first, {"registered_before_runs": first})]
 
 
 def _summary(lab: Lab, spec: ArtifactSpec) -> dict[str, Any]:

@@ -118,11 +118,11 @@ class Lab:
     def result(self, record: ArtifactRecord, reused: bool) -> dg.MaterializeResult:
         return dg.MaterializeResult(metadata=self._metadata(record, reused), data_version=data_version(record))
 
-    def report_partition(
+    def report(
         self, context: dg.AssetExecutionContext, spec: ArtifactSpec, record: ArtifactRecord, *, reused: bool
     ) -> None:
-        """The artifact of a partition as a materialization of it, in the step of another asset. The record may have
-        been made under another key: that is no part of what it is."""
+        """An artifact, of a partition or not, as a materialization in the step of another asset. The record may have
+        been made under another partition key: that is no part of what it is."""
         context.log_event(
             dg.AssetMaterialization(
                 asset_key(spec.name),

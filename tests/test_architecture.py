@@ -24,6 +24,7 @@ ROOMS: dict[str, set[str]] = {
     "markdown": set(),
     "publishing": {"errors", "store", "data", "recipes", "evals", "markdown"},
     "scaling": {"errors", "recipes", "markdown"},
+    "records": {"errors", "store", "recipes", "markdown"},
     "build": {"errors", "store", "data", "tasks", "gang"},
     "jobs": {"errors", "store", "data", "build", "recipes", "tasks", "gang", "termination"},
 }

@@ -2,9 +2,10 @@
 
 import dagster as dg
 
-from marin_assets.assets import checkpoints, data, delphi, models
+from marin_assets.assets import checkpoints, data, delphi, experiments, models
 from marin_core.graph import LabGraph
 
 
 def all_assets(graph: LabGraph) -> list[dg.AssetsDefinition]:
-    return [*data.assets(graph), *checkpoints.assets(graph), *models.assets(graph), *delphi.assets(graph)]
+    of_models = [*checkpoints.assets(graph), *models.assets(graph), *delphi.assets(graph)]
+    return [*data.assets(graph), *of_models, *experiments.assets(graph)]

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 import dagster as dg
 
 from marin_assets import checks
+from marin_assets.assets.experiments import register_before_runs
 from marin_assets.assets.factory import artifact_asset
 from marin_assets.assets.models import obtain_evaluations, texts_of_evaluations
 from marin_assets.guards import refuse_unrequested_work
@@ -112,7 +113,9 @@ def assets(graph: LabGraph) -> list[dg.AssetsDefinition]:
 
 
 def train_missing_cells(context: dg.AssetExecutionContext, lab: Lab) -> None:
-    """Train what the suite lacks, and show every run as a materialization of its partition."""
+    """Register what is believed of the suite; then train what it lacks, and show every run as a materialization of its
+    partition."""
+    register_before_runs(context, lab)
     _train(context, lab, lab.graph.cells)
 
 
@@ -132,7 +135,7 @@ def evaluate_runs(context: dg.AssetExecutionContext, lab: Lab) -> None:
         # Another one where an evaluation was run again.
         reused = record == before[spec.fingerprint]
         if not reused or spec.partition not in shown:
-            lab.report_partition(context, spec, record, reused=reused)
+            lab.report(context, spec, record, reused=reused)
 
 
 def _train(context: dg.AssetExecutionContext, lab: Lab, runs: Mapping[str, ArtifactSpec]) -> None:
@@ -147,7 +150,7 @@ def _train(context: dg.AssetExecutionContext, lab: Lab, runs: Mapping[str, Artif
         if record.summary["status"] == "diverged":
             context.log.warning(f"{spec.label} diverged; it is recorded and stays out of the fits")
         elif not reused or spec.partition not in shown:
-            lab.report_partition(context, spec, record, reused=reused)
+            lab.report(context, spec, record, reused=reused)
 
     def show_built(spec: ArtifactSpec) -> None:
         show(spec, lab.store.artifact(spec).record, reused=False)

@@ -11,6 +11,7 @@ from functools import cached_property
 
 from marin_core.errors import MarinError
 from marin_core.graph.evaluations import collected_evals, evaluations, harness_tasks
+from marin_core.graph.experiments import ExperimentArtifacts, arm_runs, experiment_artifacts
 from marin_core.graph.runs import (
     CHECKPOINTS,
     EVALS,
@@ -30,6 +31,8 @@ from marin_core.graph.sources import SourceArtifacts, evaluation_artifacts, toke
 from marin_core.graph.specs import artifact
 from marin_core.profile import HubTarget, PretrainedTokenizer, Profile, Scale
 from marin_core.recipes import Candidate, TrainPlan
+from marin_core.records.declared import declared_experiments
+from marin_core.records.experiment import Experiment
 from marin_core.store import ArtifactSpec, Store
 
 __all__ = [
@@ -49,15 +52,17 @@ class LabGraph:
     """Every artifact of a profile. Attributes are specs; `unpartitioned` and `cells` list them.
 
     Models and tables are published to `hub`, the one thing of a profile's place that is part of an identity: what lies
-    at one hub does not lie at another.
+    at one hub does not lie at another. `declared` are the experiments that the lab runs, or only
+    knows of.
     """
 
     scale: Scale
     hub: HubTarget
+    declared: tuple[Experiment, ...] = ()
 
     @classmethod
     def of(cls, profile: Profile) -> "LabGraph":
-        return cls(profile.scale, profile.place.hub)
+        return cls(profile.scale, profile.place.hub, declared_experiments())
 
     @cached_property
     def sources(self) -> dict[str, SourceArtifacts]:
@@ -253,6 +258,18 @@ class LabGraph:
         target = dataclasses.asdict(self.hub)
         return artifact("publish/dataset", "publish_dataset", target, {"dataset": self.dataset})
 
+    @cached_property
+    def experiments(self) -> dict[str, ExperimentArtifacts]:
+        """What is made of every declared experiment, by its id. Their runs are planned only where they are to run."""
+        ladder = [self.plan(candidate) for candidate in self.candidates.values()]
+        suite = {spec.name: spec for spec in (self.suite, self.isoflop, self.heldout, *self._measured.values())}
+        made = {}
+        for experiment in self.declared:
+            applies = experiment.applies_to(self.scale.recipe)
+            runs = arm_runs(experiment, ladder, self.mixture, self.cells) if applies else {}
+            made[experiment.id] = experiment_artifacts(experiment, runs, suite, applies=applies)
+        return made
+
     @property
     def _measured(self) -> dict[str, ArtifactSpec]:
         found = (self.suite, self.isoflop, self.scaling_law, self.forecast, self.heldout, self.verdict)
@@ -268,3 +285,7 @@ class LabGraph:
         yield from self.harness_tasks.values()
         yield from (self.recipe, self.suite, self.isoflop, self.scaling_law, self.forecast, self.heldout, self.verdict)
         yield from (self.evals, self.downstream, self.figures, self.dataset, self.report, self.published_dataset)
+        for experiment in self.experiments.values():
+            yield experiment.registration
+            if experiment.result is not None:
+                yield experiment.result

@@ -70,5 +70,9 @@ TASKS: dict[str, Task] = {
     "forecast_downstream": Task("downstream:forecast_downstream", code_version="1", light=True),
     "draw_figures": Task("figures:draw_figures", code_version="2", light=True),
     "tabulate": Task("dataset:tabulate", code_version="3", light=True),
+    "register_experiment": Task("experiments:register_experiment", code_version="1", light=True),
+    "compare_arms": Task("experiments:compare_arms", code_version="1", light=True),
+    "report_suite": Task("experiments:report_suite", code_version="1", light=True),
+    "write_retrospective": Task("experiments:write_retrospective", code_version="1", light=True),
     "write_report": Task("report:write_report", code_version="2", light=True),
 }

@@ -1,0 +1,88 @@
+"""Group `experiments`: of each experiment its registration, its result, and the retrospective that people read."""
+
+import dagster as dg
+
+from marin_assets import checks
+from marin_assets.assets.factory import OWNERS, artifact_asset, plain_errors
+from marin_assets.guards import refuse_unrequested_work
+from marin_assets.keys import asset_key, group
+from marin_assets.lab import Lab
+from marin_assets.resources import LabResource
+from marin_core.graph import CHECKPOINTS, LabGraph
+from marin_core.graph.experiments import ExperimentArtifacts
+from marin_core.records.verdicts import ruling_of
+from marin_core.store import ArtifactSpec
+from marin_core.tasks import TASKS
+
+
+def assets(graph: LabGraph) -> list[dg.AssetsDefinition]:
+    return [asset for made in graph.experiments.values() for asset in _experiment_assets(graph, made)]
+
+
+def register_before_runs(context: dg.AssetExecutionContext, lab: Lab) -> None:
+    """Register the experiments about the suite that are not registered yet, before any of its runs begins."""
+    for made in lab.graph.experiments.values():
+        if made.result is not None and made.experiment.selection and lab.store.current(made.registration) is None:
+            lab.report(context, made.registration, lab.made(context, made.registration), reused=False)
+
+
+def _experiment_assets(graph: LabGraph, made: ExperimentArtifacts) -> list[dg.AssetsDefinition]:
+    id_ = made.experiment.id
+    registration = artifact_asset(
+        made.registration,
+        lambda g: g.experiments[id_].registration,
+        f"{made.experiment.title}: the hypothesis, the metric and the forecast, with the time at which they were "
+        "registered.",
+        kinds={"report"},
+    )
+    found = [registration]
+    if made.result is not None:
+        found.append(_result_asset(graph, made, made.result))
+    return [*found, _retrospective_asset(made)]
+
+
+def _result_asset(graph: LabGraph, made: ExperimentArtifacts, result: ArtifactSpec) -> dg.AssetsDefinition:
+    id_ = made.experiment.id
+
+    def train_arms(context: dg.AssetExecutionContext, lab: Lab) -> None:
+        wanted = [run for runs in lab.graph.experiments[id_].runs.values() for run in runs]
+        missing = [run for run in wanted if lab.store.current(run) is None]
+        if missing:
+            refuse_unrequested_work(context)
+            context.log.info(f"{len(missing)} of {len(wanted)} runs are not in the store yet; training them")
+            lab.obtain(context, missing)
+
+    of_arms = [graph.mixture.name, CHECKPOINTS] if made.experiment.arms else []
+    return artifact_asset(
+        result,
+        lambda g: g.experiments[id_].result,
+        f"{made.experiment.title}: what happened, beside what was forecast.",
+        kinds={"report"},
+        deps=[made.registration.name, *made.experiment.selection, *of_arms],
+        prepare=train_arms if made.experiment.arms else None,
+        check_specs=[checks.forecast_came_first(result.name)],
+        checks=lambda lab: checks.check_experiment(lab, lab.graph.experiments[id_]),
+    )
+
+
+def _retrospective_asset(made: ExperimentArtifacts) -> dg.AssetsDefinition:
+    id_ = made.experiment.id
+    name = f"experiments/{id_}/retrospective"
+    deps = [made.registration, *([made.result] if made.result else [])]
+
+    @dg.asset(
+        key=asset_key(name),
+        deps=[asset_key(spec.name) for spec in deps],
+        description=f"{made.experiment.title}: the report in Markdown, what is known and what people wrote about it.",
+        group_name=group(name),
+        kinds={"report"},
+        owners=OWNERS,
+        code_version=TASKS["write_retrospective"].code_version,
+    )
+    def retrospective(context: dg.AssetExecutionContext, lab: LabResource) -> dg.MaterializeResult:
+        with plain_errors():
+            artifacts = lab.lab.graph.experiments[id_]
+            # What people concluded by now is part of it.
+            return lab.lab.materialize(context, artifacts.retrospective(ruling_of(lab.lab.store, artifacts.experiment)))
+
+    return retrospective

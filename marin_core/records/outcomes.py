@@ -1,0 +1,140 @@
+"""Outcomes in the store: one artifact `records/runs` for each run that ended, a Parquet file in each, append-only.
+
+To read a hundred thousand of them file by file would take minutes: `records/outcomes` artifacts hold all there were at a
+time in one table, and only what came later is read beside the newest of those.
+"""
+
+import io
+import json
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+from marin_core.records.committed import commit_record, record_spec
+from marin_core.records.outcome import Outcome
+from marin_core.store import ArtifactRecord, ArtifactSpec, Store
+from marin_core.store.spec import canonical_json, digest
+from marin_core.store.store import RECORD
+
+RUNS = "records/runs"
+TABLE = "records/outcomes"
+_FILE = "outcomes.parquet"
+_HOLDS = "holds.json"
+_PARALLEL_READS = 16
+
+
+def run_is_recorded(store: Store, dagster_run: str) -> bool:
+    spec = record_spec(RUNS, {"dagster_run": dagster_run})
+    return store.record(spec.name, spec.fingerprint) is not None
+
+
+def record_run(store: Store, dagster_run: str, outcomes: Sequence[Outcome]) -> ArtifactRecord:
+    """Record what a Dagster run came to. The first to say so counts; to say it again changes nothing."""
+    return _commit(store, {"dagster_run": dagster_run}, outcomes)
+
+
+def record_correction(store: Store, outcome: Outcome, command: str | None = None) -> ArtifactRecord:
+    """Record an outcome that stands in the place of an earlier one, which it names in `corrects`."""
+    return _commit(store, {"corrects": outcome.corrects, "record": outcome.record}, [outcome], command)
+
+
+def read_outcomes(store: Store) -> list[Outcome]:
+    """Every outcome that was ever recorded, corrected ones and their corrections too, in the order of their ends."""
+    return sorted(_read_all(store), key=lambda outcome: (outcome.ended, outcome.record))
+
+
+def valid_outcomes(outcomes: Sequence[Outcome]) -> list[Outcome]:
+    """Those that no later one corrects."""
+    corrected = {outcome.corrects for outcome in outcomes if outcome.corrects}
+    return [outcome for outcome in outcomes if outcome.record not in corrected]
+
+
+def table_spec(store: Store) -> ArtifactSpec:
+    """The table of everything that is recorded at this moment."""
+    return record_spec(TABLE, {"holds": digest(canonical_json(_recorded(store)))})
+
+
+def commit_table(store: Store) -> ArtifactRecord:
+    """Put all outcomes in one table, for whoever reads them next."""
+    recorded = _recorded(store)
+    outcomes = read_outcomes(store)
+    failed = sum(outcome.status != "succeeded" for outcome in valid_outcomes(outcomes))
+    return commit_record(
+        store,
+        TABLE,
+        {"holds": digest(canonical_json(recorded))},
+        {_FILE: _parquet(outcomes), _HOLDS: json.dumps(recorded).encode()},
+        {"records": len(outcomes), "runs": len(recorded), "failed": failed},
+    )
+
+
+def _commit(
+    store: Store, config: dict[str, str | None], outcomes: Sequence[Outcome], command: str | None = None
+) -> ArtifactRecord:
+    failed = sum(outcome.status != "succeeded" for outcome in outcomes)
+    summary = {"records": len(outcomes), "failed": failed}
+    return commit_record(store, RUNS, config, {_FILE: _parquet(outcomes)}, summary, command)
+
+
+def _recorded(store: Store) -> list[str]:
+    """The fingerprints of all `records/runs`, sorted."""
+    paths = [path for path, _ in store.objects.list(f"{RUNS}/") if path.endswith(f"/{RECORD}")]
+    return sorted(path.split("/")[-2] for path in paths)
+
+
+def _read_all(store: Store) -> list[Outcome]:
+    tables = store.records(TABLE)
+    held: set[str] = set()
+    outcomes: list[Outcome] = []
+    if tables:
+        newest = store.committed(TABLE, tables[-1].fingerprint)
+        held = set(newest.read_json(_HOLDS))
+        outcomes = _parsed(newest.read(_FILE))
+    later = [fingerprint for fingerprint in _recorded(store) if fingerprint not in held]
+    with ThreadPoolExecutor(_PARALLEL_READS) as pool:
+        for data in pool.map(lambda fingerprint: store.committed(RUNS, fingerprint).read(_FILE), later):
+            outcomes += _parsed(data)
+    return outcomes
+
+
+def _parquet(outcomes: Sequence[Outcome]) -> bytes:
+    import polars as pl
+
+    text, number = pl.String, pl.Float64
+    schema = {
+        "record": text,
+        "dagster_run": text,
+        "asset": text,
+        "partition": text,
+        "status": text,
+        "began": text,
+        "ended": text,
+        "fingerprint": text,
+        "exit_class": text,
+        "reason": text,
+        "last_step": pl.Int64,
+        "steps": pl.Int64,
+        "loss": number,
+        "log_tail": pl.List(text),
+        "commit": text,
+        "dirty": pl.Boolean,
+        "command": text,
+        "user": text,
+        "host": text,
+        "profile": text,
+        "pool": text,
+        "wandb_url": text,
+        "chip_hours": number,
+        "preemptions": pl.Int64,
+        "failures": pl.Int64,
+        "corrects": text,
+        "note": text,
+    }
+    file = io.BytesIO()
+    pl.DataFrame([outcome.to_json() for outcome in outcomes], schema=schema).write_parquet(file)
+    return file.getvalue()
+
+
+def _parsed(data: bytes) -> list[Outcome]:
+    import polars as pl
+
+    return [Outcome.from_json(row) for row in pl.read_parquet(io.BytesIO(data)).iter_rows(named=True)]
