@@ -70,7 +70,9 @@ def compare(forecast: Mapping[str, Any], rows: Sequence[Mapping[str, Any]], regi
         differences=[losses[first, pair] - losses[second, pair] for pair in both],
         diverged=[f"{row['partition']}" for row in rows if row["status"] == "diverged"],
         registered=registered,
-        registered_first=any(
-            all(row["began"] > registered for row in rows if row["arm"] == arm) for arm in (first, second)
-        ),
+        registered_first=any(_all_later(rows, arm, registered) for arm in (first, second)),
     )
+
+
+def _all_later(rows: Sequence[Mapping[str, Any]], arm: str, registered: str) -> bool:
+    return all(row["began"] > registered for row in rows if row["arm"] == arm)

@@ -62,8 +62,8 @@ Arms = Callable[[Sequence[TrainPlan]], Mapping[str, Sequence[TrainPlan]]]
 class Experiment:
     """One experiment. It is declared in a file of its own and found through the entry points `marin.experiments`.
 
-    `id` is lower-case with underscores; `hypothesis` what is believed and why; `metric` names what is measured, with its
-    unit; `owner` is an e-mail address or `team:…`; `issue` a URL where it is discussed. It compares either the plans
+    `id` is lower-case with underscores; `hypothesis` what is believed and why; `metric` names what is measured, with
+    its unit; `owner` is an e-mail address or `team:…`; `issue` a URL where it is discussed. It compares either the plans
     of `arms` or the assets of `selection`. `applies_to` says of a recipe whether its lab runs the experiment, `where`
     says that in words. `verdict` and `conclusion` may also be set later with `marin verdict`; they are no part of what
     is registered. `prose` is what people write about it, in Markdown.

@@ -25,8 +25,8 @@ class Outcome:
     """One row of the record. Times are ISO 8601 in UTC; `loss` in nats per token.
 
     `status` is `succeeded`, `failed` or `cancelled`; `exit_class` is set unless it succeeded; a run that diverged has
-    failed. `chip_hours` counts cores on `cpu` pools; None where nobody knows. `corrects` names the record in whose place
-    this one stands: nothing is rewritten. `record` is derived: the same work in the same run has the same id.
+    failed. `chip_hours` counts cores on `cpu` pools; None where nobody knows. `corrects` names the record in whose
+    place this one stands: nothing is rewritten. `record` is derived: the same work in the same run has the same id.
     """
 
     dagster_run: str

@@ -1,7 +1,7 @@
 """Outcomes in the store: one artifact `records/runs` for each run that ended, a Parquet file in each, append-only.
 
-To read a hundred thousand of them file by file would take minutes: `records/outcomes` artifacts hold all there were at a
-time in one table, and only what came later is read beside the newest of those.
+To read a hundred thousand of them file by file would take minutes: `records/outcomes` artifacts hold all there were at
+a time in one table, and only what came later is read beside the newest of those.
 """
 
 import io

@@ -27,15 +27,7 @@ def compare_arms(build: Build) -> Outcome:
     """`result.json` and `runs.parquet`: the runs of every arm, their difference, and whether it is the one forecast."""
     registration = build.input(REGISTRATION_ROLE)
     declared = registration.read_json(REGISTRATION)
-    rows = [
-        {
-            "arm": role.split(ARM_SEPARATOR)[0],
-            "pair": int(role.split(ARM_SEPARATOR)[1]),
-            **_run(build.input(role).record),
-        }
-        for role in build.spec.inputs
-        if role != REGISTRATION_ROLE
-    ]
+    rows = [_row(role, build.input(role).record) for role in build.spec.inputs if role != REGISTRATION_ROLE]
     result = compare(declared["forecast"], rows, registered=registration.record.provenance.ended)
     build.writer.write_json(RESULT, result.to_json())
     table = io.BytesIO()
@@ -81,10 +73,13 @@ def write_retrospective(build: Build) -> Outcome:
     return Outcome({"verdict": ruling["verdict"], "conclusion": ruling["conclusion"], "lines": text.count("\n")})
 
 
-def _run(record: ArtifactRecord) -> dict[str, Any]:
-    """A training run as a row."""
+def _row(role: str, record: ArtifactRecord) -> dict[str, Any]:
+    """A training run, in its place of its arm."""
+    arm, _, pair = role.partition(ARM_SEPARATOR)
     plan, summary = record.payload["config"]["plan"], record.summary
     return {
+        "arm": arm,
+        "pair": int(pair),
         "partition": record.partition,
         "fingerprint": record.fingerprint,
         "flops": plan["flops"],

@@ -54,7 +54,8 @@ def test_assets_and_artifacts_have_the_same_names(definitions: dg.Definitions) -
     graph = LabGraph.of(load_profile("laptop"))
     run = next(iter(graph.cells.values()))
     of_a_run = (run, graph.evaluated(run), graph.export(run), graph.publication(run))
-    names = {spec.name for spec in (*graph.unpartitioned(), *of_a_run)}
+    told = [f"experiments/{id_}/retrospective" for id_ in graph.experiments]
+    names = {spec.name for spec in (*graph.unpartitioned(), *of_a_run)} | set(told)
     # A run that belongs to no ladder is an artifact of the ladder's name: a plan is one run, whoever asks for it.
     assets = {artifact_name(key) for key in definitions.resolve_asset_graph().get_all_asset_keys()} - {TRAINED_PLAN}
     assert assets == names
