@@ -6,11 +6,16 @@ from typing import NoReturn
 import click
 
 from marin_core.cli.data import data
+from marin_core.cli.diff import diff
 from marin_core.cli.gap import evaluation
 from marin_core.cli.ladder import ladder
+from marin_core.cli.lineage import lineage
 from marin_core.cli.plan import plan
 from marin_core.cli.pools import pools
 from marin_core.cli.recipe import recipe
+from marin_core.cli.records import records
+from marin_core.cli.verdict import verdict
+from marin_core.cli.why import why
 from marin_core.errors import MarinError
 from marin_core.recipes import RecipeError
 
@@ -21,11 +26,16 @@ def cli() -> None:
 
 
 cli.add_command(data)
+cli.add_command(diff)
 cli.add_command(evaluation)
 cli.add_command(ladder)
+cli.add_command(lineage)
 cli.add_command(plan)
 cli.add_command(pools)
 cli.add_command(recipe)
+cli.add_command(records)
+cli.add_command(verdict)
+cli.add_command(why)
 
 
 def main() -> None:

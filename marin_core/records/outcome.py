@@ -2,6 +2,7 @@
 
 import dataclasses
 import enum
+import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -22,8 +23,11 @@ class ExitClass(enum.Enum):
 
 @dataclass(frozen=True)
 class Outcome:
-    """One row of the record. Times are ISO 8601 in UTC; `loss` in nats per token.
+    """One row of the record. Times are ISO 8601 in UTC.
 
+    `last_step` is the index of the last step, from 0 as in a run's table of losses, and `steps` how many its plan has.
+    `loss` is in nats per token: the final evaluation's of a run that succeeded, the last training loss of one that
+    failed, and None of one that diverged.
     `status` is `succeeded`, `failed` or `cancelled`; `exit_class` is set unless it succeeded; a run that diverged has
     failed. `chip_hours` counts cores on `cpu` pools; None where nobody knows. `corrects` names the record in whose
     place this one stands: nothing is rewritten. `record` is derived: the same work in the same run has the same id.
@@ -56,7 +60,7 @@ class Outcome:
     corrects: str | None = None
     note: str = ""
 
-    @property
+    @functools.cached_property
     def record(self) -> str:
         """16 hex digits."""
         correction = [self.corrects, self.ended] if self.corrects else []

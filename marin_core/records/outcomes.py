@@ -34,12 +34,17 @@ def record_run(store: Store, dagster_run: str, outcomes: Sequence[Outcome]) -> A
 
 def record_correction(store: Store, outcome: Outcome, command: str | None = None) -> ArtifactRecord:
     """Record an outcome that stands in the place of an earlier one, which it names in `corrects`."""
-    return _commit(store, {"corrects": outcome.corrects, "record": outcome.record}, [outcome], command)
+    return _commit(store, correction_config(outcome), [outcome], command)
+
+
+def correction_config(outcome: Outcome) -> dict[str, str | None]:
+    """What identifies the artifact of a correction."""
+    return {"corrects": outcome.corrects, "record": outcome.record}
 
 
 def read_outcomes(store: Store) -> list[Outcome]:
-    """Every outcome that was ever recorded, corrected ones and their corrections too, in the order of their ends."""
-    return sorted(_read_all(store), key=lambda outcome: (outcome.ended, outcome.record))
+    """Every outcome that was ever recorded, in the order of their ends, a corrected one before its corrections."""
+    return sorted(_read_all(store), key=lambda outcome: (outcome.ended, outcome.corrects is not None, outcome.record))
 
 
 def valid_outcomes(outcomes: Sequence[Outcome]) -> list[Outcome]:

@@ -41,7 +41,7 @@ class LeaseState:
     def mine(cls, token: int) -> "LeaseState":
         pid = os.getpid()
         holder = f"process {pid} on {socket.gethostname()}"
-        return cls(token, holder, _machine(), pid, _process_started(pid), time.time())
+        return cls(token, holder, machine(), pid, process_started(pid), time.time())
 
     def encode(self) -> bytes:
         return json.dumps(dataclasses.asdict(self)).encode()
@@ -50,7 +50,7 @@ class LeaseState:
         """Not renewed for too long, or held by a process of this machine that is gone."""
         if time.time() - self.renewed > STALE_SECONDS:
             return True
-        return self.machine == _machine() and _process_started(self.pid) != self.process_started
+        return self.machine == machine() and process_started(self.pid) != self.process_started
 
 
 class Lease:
@@ -132,7 +132,7 @@ class Lease:
         return "it was deleted" if current is None else f"held by {json.loads(current.data)['holder']}"
 
 
-def _machine() -> str:
+def machine() -> str:
     """Identifies the process table: kernel boot and PID namespace where there are such, else the host name."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
@@ -141,7 +141,7 @@ def _machine() -> str:
         return socket.gethostname()
 
 
-def _process_started(pid: int) -> str:
+def process_started(pid: int) -> str:
     """Start time of a process, so that a reused PID is not taken for its predecessor; empty if it is gone."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()

@@ -59,7 +59,7 @@ class Provenance:
             dirty=dirty,
             command=command or shlex.join(sys.orig_argv),
             host=socket.gethostname(),
-            user=_user(),
+            user=user_name(),
             python=platform.python_version(),
             dagster_run=dagster_run,
             started=started,
@@ -124,7 +124,8 @@ def code_state() -> tuple[str | None, bool | None]:
         return None, None
 
 
-def _user() -> str:
+def user_name() -> str:
+    """Who runs this process."""
     try:
         return getpass.getuser()
     except (KeyError, OSError):

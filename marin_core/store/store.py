@@ -27,7 +27,8 @@ from marin_core.store.spec import ArtifactSpec, canonical_json, digest
 from marin_core.store.workspace import WORK, Workspace
 
 RECORD = "artifact.json"
-_ATTEMPT = ".attempt.json"
+ATTEMPT = ".attempt.json"
+PLANS = ".plans/"
 # A stored file is read back to be hashed: over a network one stream is slow, and so are small requests.
 _PARALLEL_READS = 8
 _READ_BYTES = 16 << 20
@@ -37,13 +38,17 @@ class StoreError(MarinError):
     """The store cannot do what was asked; the message names the place and the remedy."""
 
 
+class NotInStore(StoreError):
+    """An artifact that is wanted is not committed."""
+
+
 def utc_now() -> str:
     return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
 def plan_path(spec: ArtifactSpec) -> str:
     """Where a store keeps the plan to build an artifact; see `Store.save_plan`."""
-    return f".plans/{spec.fingerprint}-{digest(json.dumps(spec.to_json()))[:8]}.json"
+    return f"{PLANS}{spec.fingerprint}-{digest(json.dumps(spec.to_json()))[:8]}.json"
 
 
 @dataclass(frozen=True)
@@ -153,6 +158,21 @@ class Store:
             found = list(pool.map(lambda fingerprint: self.record(name, fingerprint), fingerprints))
         return sorted((r for r in found if r is not None), key=lambda r: r.provenance.ended)
 
+    def everything(self, without: Collection[str] = ()) -> list[ArtifactRecord]:
+        """Every committed record, in the order of names and fingerprints, but those whose names begin with one of
+        `without`. Every object of the store is listed."""
+        with self._readable():
+            paths = [path for path, _ in self.objects.list("") if path.endswith(f"/{RECORD}")]
+        keys = [tuple(path.rsplit("/", 2)[:2]) for path in paths if path.count("/") >= 2]
+        wanted = sorted(key for key in keys if not key[0].startswith((".", *without)))
+        with ThreadPoolExecutor(_PARALLEL_READS) as pool:
+            found = pool.map(lambda key: self.record(*key), wanted)
+            return [record for record in found if record is not None]
+
+    def opened(self, record: ArtifactRecord) -> Artifact:
+        """The artifact of a record that was read before. It may be gone by now."""
+        return Artifact(record, f"{self.root}/{_folder(record.name, record.fingerprint)}", self.fs)
+
     def current(self, spec: ArtifactSpec) -> ArtifactRecord | None:
         """The committed record of a spec, unless an input has since been rebuilt with other content."""
         record = self.record(spec.name, spec.fingerprint)
@@ -161,24 +181,24 @@ class Store:
     def all_current(self, specs: Sequence[ArtifactSpec]) -> dict[str, ArtifactRecord | None]:
         """What `current` says of each, by fingerprint. Artifacts of a suite have most of their inputs in common: each
         record is read once, several at a time."""
-        known = self._records({(spec.name, spec.fingerprint) for spec in specs})
+        known = self.find_records({(spec.name, spec.fingerprint) for spec in specs})
         found = {spec.fingerprint: known[spec.name, spec.fingerprint] for spec in specs}
         inputs = {(i.name, i.fingerprint) for record in found.values() if record for i in record.inputs.values()}
-        known |= self._records(inputs - known.keys())
+        known |= self.find_records(inputs - known.keys())
         return {
             fingerprint: None if record is None or _rebuilt(record, known) else record
             for fingerprint, record in found.items()
         }
 
-    def _records(self, wanted: Collection[tuple[str, str]]) -> dict[tuple[str, str], ArtifactRecord | None]:
-        """Records by name and fingerprint."""
+    def find_records(self, wanted: Collection[tuple[str, str]]) -> dict[tuple[str, str], ArtifactRecord | None]:
+        """Records by name and fingerprint, several read at a time; None for those that are not there."""
         with ThreadPoolExecutor(_PARALLEL_READS) as pool:
             return dict(zip(wanted, pool.map(lambda key: self.record(*key), wanted), strict=True))
 
     def rebuilt_inputs(self, record: ArtifactRecord) -> list[str]:
         """Roles whose artifact now has other content than when `record` was made. Deleted inputs do not count."""
         inputs = {(read.name, read.fingerprint) for read in record.inputs.values()}
-        return _rebuilt(record, self._records(inputs))
+        return _rebuilt(record, self.find_records(inputs))
 
     def artifact(self, spec: ArtifactSpec) -> Artifact:
         """The committed artifact of a spec.
@@ -189,7 +209,7 @@ class Store:
         record = self.record(spec.name, spec.fingerprint)
         if record is None:
             partition = f" --partition {spec.partition}" if spec.partition else ""
-            raise StoreError(
+            raise NotInStore(
                 f"{spec.label} ({spec.fingerprint}) is not in the store {self.root}; materialize it first, for "
                 f"instance with: dagster asset materialize --select {spec.name}{partition}"
             )
@@ -203,7 +223,7 @@ class Store:
         """
         record = self.record(name, fingerprint)
         if record is None:
-            raise StoreError(f"{name} ({fingerprint}) is not in the store {self.root}; materialize {name} again")
+            raise NotInStore(f"{name} ({fingerprint}) is not in the store {self.root}; materialize {name} again")
         return Artifact(record, f"{self.root}/{_folder(name, fingerprint)}", self.fs)
 
     def retire(self, spec: ArtifactSpec, record: ArtifactRecord) -> None:
@@ -299,7 +319,7 @@ class Writer(Workspace):
 
     @property
     def _attempt(self) -> str:
-        return f"{_folder(self.spec.name, self.spec.fingerprint)}/{_ATTEMPT}"
+        return f"{_folder(self.spec.name, self.spec.fingerprint)}/{ATTEMPT}"
 
     @property
     def _contents(self) -> dict[str, str]:

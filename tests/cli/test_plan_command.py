@@ -125,7 +125,9 @@ def test_the_plan_has_every_artifact_of_the_graph_once(lab: Path) -> None:
     graph = graph_of(lab)
     evaluated = [graph.evaluated(run) for run in graph.cells.values()]
     results = [result for run in graph.cells.values() for result in graph.evaluations(run).values()]
-    expected = {spec.fingerprint for spec in (*graph.unpartitioned(), *graph.cells.values(), *evaluated, *results)}
+    arms = [run for made in graph.experiments.values() for runs in made.runs.values() for run in runs]
+    runs = [*graph.cells.values(), *arms]
+    expected = {spec.fingerprint for spec in (*graph.unpartitioned(), *runs, *evaluated, *results)}
     found = [status["fingerprint"] for status in statuses(lab)]
     assert set(found) == expected
     assert len(found) == len(expected)

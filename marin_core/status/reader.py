@@ -74,19 +74,23 @@ class StatusReader:
             return ArtifactStatus(spec, State.MISSING, inputs=inputs)
         record = self._store.record(spec.name, spec.fingerprint)
         if record is None:
-            return ArtifactStatus(spec, State.MISSING, tuple(self._closest_changes(spec, self._store)), inputs=inputs)
+            closest = self.closest(spec)
+            changes = _changes(closest, spec) if closest else ()
+            return ArtifactStatus(spec, State.MISSING, changes, inputs=inputs)
         rebuilt = tuple(self._store.rebuilt_inputs(record))
         retried = bool(record.summary.get("retryable"))
         state = State.STALE if rebuilt or retried else State.COMMITTED
         return ArtifactStatus(spec, state, (), rebuilt, retried, inputs)
 
-    def _closest_changes(self, spec: ArtifactSpec, store: Store) -> Sequence[FieldChange]:
-        """Differences to the most similar committed artifact of the same name and partition."""
+    def closest(self, spec: ArtifactSpec) -> ArtifactRecord | None:
+        """The committed artifact of the same name and partition that is most similar to what `spec` says, the newest
+        of those that are equally so."""
+        if self._store is None:
+            return None
         if spec.name not in self._earlier:
-            self._earlier[spec.name] = store.records(spec.name)
-        earlier = [r for r in self._earlier[spec.name] if r.partition == spec.partition]
-        differences = [list(payload_changes(record.payload, spec.payload)) for record in reversed(earlier)]
-        return min(differences, key=len, default=[])
+            self._earlier[spec.name] = self._store.records(spec.name)
+        earlier = [record for record in reversed(self._earlier[spec.name]) if record.partition == spec.partition]
+        return min(earlier, key=lambda record: len(_changes(record, spec)), default=None)
 
 
 def graph_status(graph: LabGraph, store: Store | None) -> ArtifactStatus:
@@ -111,6 +115,10 @@ def walk(status: ArtifactStatus) -> Iterator[ArtifactStatus]:
                 yield upstream
 
     return visit(status)
+
+
+def _changes(record: ArtifactRecord, spec: ArtifactSpec) -> tuple[FieldChange, ...]:
+    return tuple(payload_changes(record.payload, spec.payload))
 
 
 def _changed_roles(changes: Sequence[FieldChange]) -> list[str]:
