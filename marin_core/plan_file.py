@@ -11,7 +11,8 @@ from typing import Any
 
 from marin_core.data.sources.tables import FieldError, build_record, reading
 from marin_core.errors import MarinError
-from marin_core.recipes import AdamHParams, TrainPlan
+from marin_core.recipes import TrainPlan
+from marin_core.recipes.hparams import optimizer_kind
 from marin_core.recipes.shape import params_without_qk_norm, qk_norm_params, training_flops_per_token
 
 _COUNTS = (
@@ -93,7 +94,7 @@ def _plan(data: dict[str, Any]) -> TrainPlan:
         raise FieldError("field 'optimizer' is missing or no object", "optimizer")
     try:
         with reading("optimizer"):
-            settings = build_record(AdamHParams, data["optimizer"])
+            settings = build_record(optimizer_kind(data["optimizer"]), data["optimizer"])
         checked = build_record(TrainPlan, {**data, "optimizer": settings})
     except OverflowError:
         raise FieldError("a number is too large") from None

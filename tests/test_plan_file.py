@@ -1,5 +1,6 @@
 """A plan in a file: read as it was written, and refused where it was changed into what no run can be."""
 
+import dataclasses
 import json
 from pathlib import Path
 from typing import Any
@@ -8,7 +9,7 @@ import pytest
 
 from marin_core.errors import MarinError
 from marin_core.plan_file import read_plan, write_plan
-from marin_core.recipes import DELPHI, NANO, ScalingRecipe, TrainPlan
+from marin_core.recipes import DELPHI, NANO, AdamWParams, ScalingRecipe, TrainPlan
 from marin_core.recipes.delphi import FIT_BUDGETS, HELDOUT_BUDGETS
 
 PLAN = TrainPlan.of(DELPHI, DELPHI.candidate(3e20, 2560), eval_sequences=4096)
@@ -50,6 +51,16 @@ def test_a_plan_that_is_changed_as_a_whole_is_another_run(tmp_path: Path) -> Non
     )
     plan = read_plan(file)
     assert (plan.seed, plan.steps, plan.flops, plan.optimizer.beta1) == (5, PLAN.steps // 2, 1.5e20, 0.95)
+
+
+def test_a_plan_may_have_adamw(tmp_path: Path) -> None:
+    shared = {name: value for name, value in PLAN.to_json()["optimizer"].items() if name != "adam_lr"}
+    optimizer = AdamWParams(**shared, weight_decay=0.1)
+    file = str(tmp_path / "plan.json")
+    write_plan(dataclasses.replace(PLAN, optimizer=optimizer), file)
+    assert read_plan(file).optimizer == optimizer
+    write_plan(dataclasses.replace(PLAN, optimizer=dataclasses.replace(optimizer, weight_decay=-1)), file, force=True)
+    assert "optimizer.weight_decay is -1; give 0 or more" in refusal(file)
 
 
 @pytest.mark.parametrize(

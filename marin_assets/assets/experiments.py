@@ -2,14 +2,16 @@
 
 import dagster as dg
 
-from marin_assets import checks
 from marin_assets.assets.factory import OWNERS, artifact_asset, plain_errors
+from marin_assets.checks.suite import EXPERIMENT_WAS_REGISTERED_FIRST
+from marin_assets.code_references import definition_metadata
 from marin_assets.guards import refuse_unrequested_work
 from marin_assets.keys import asset_key, group
 from marin_assets.lab import Lab
 from marin_assets.resources import LabResource
-from marin_core.graph import CHECKPOINTS, LabGraph
+from marin_core.graph import LabGraph
 from marin_core.graph.experiments import ExperimentArtifacts
+from marin_core.records.outcomes import read_outcomes, valid_outcomes
 from marin_core.records.verdicts import ruling_of
 from marin_core.store import ArtifactSpec
 from marin_core.tasks import TASKS
@@ -44,24 +46,24 @@ def _experiment_assets(graph: LabGraph, made: ExperimentArtifacts) -> list[dg.As
 def _result_asset(graph: LabGraph, made: ExperimentArtifacts, result: ArtifactSpec) -> dg.AssetsDefinition:
     id_ = made.experiment.id
 
-    def train_arms(context: dg.AssetExecutionContext, lab: Lab) -> None:
-        wanted = [run for runs in lab.graph.experiments[id_].runs.values() for run in runs]
-        missing = [run for run in wanted if lab.store.current(run) is None]
-        if missing:
-            refuse_unrequested_work(context)
-            context.log.info(f"{len(missing)} of {len(wanted)} runs are not in the store yet; training them")
-            lab.obtain(context, missing)
+    def find_result(g: LabGraph) -> ArtifactSpec:
+        spec = g.experiments[id_].result
+        assert spec is not None
+        return spec
 
-    of_arms = [graph.mixture.name, CHECKPOINTS] if made.experiment.arms else []
+    def train_arms(context: dg.AssetExecutionContext, lab: Lab) -> None:
+        _train_missing(context, lab, lab.graph.experiments[id_])
+
+    # Not on the partitions of the runs, of which it materializes some itself: it would look out of date for ever.
+    of_arms = [graph.mixture.name] if made.experiment.arms else []
     return artifact_asset(
         result,
-        lambda g: g.experiments[id_].result,
+        find_result,
         f"{made.experiment.title}: what happened, beside what was forecast.",
         kinds={"report"},
         deps=[made.registration.name, *made.experiment.selection, *of_arms],
         prepare=train_arms if made.experiment.arms else None,
-        check_specs=[checks.forecast_came_first(result.name)],
-        checks=lambda lab: checks.check_experiment(lab, lab.graph.experiments[id_]),
+        checks=[EXPERIMENT_WAS_REGISTERED_FIRST],
     )
 
 
@@ -77,12 +79,43 @@ def _retrospective_asset(made: ExperimentArtifacts) -> dg.AssetsDefinition:
         group_name=group(name),
         kinds={"report"},
         owners=OWNERS,
+        metadata=definition_metadata("write_retrospective"),
         code_version=TASKS["write_retrospective"].code_version,
     )
     def retrospective(context: dg.AssetExecutionContext, lab: LabResource) -> dg.MaterializeResult:
         with plain_errors():
-            artifacts = lab.lab.graph.experiments[id_]
-            # What people concluded by now is part of it.
-            return lab.lab.materialize(context, artifacts.retrospective(ruling_of(lab.lab.store, artifacts.experiment)))
+            return lab.lab.materialize(context, _report_of_now(lab.lab, lab.lab.graph.experiments[id_]))
 
     return retrospective
+
+
+def _train_missing(context: dg.AssetExecutionContext, lab: Lab, made: ExperimentArtifacts) -> None:
+    """Train the runs of the arms that are not in the store; those that are cells of the ladder are seen there too."""
+    wanted = [run for runs in made.runs.values() for run in runs]
+    missing = [run for run in wanted if lab.store.current(run) is None]
+    if not missing:
+        return
+    refuse_unrequested_work(context)
+    context.log.info(f"{len(missing)} of {len(wanted)} runs are not in the store yet; training them")
+    cells = {run.fingerprint for run in lab.graph.cells.values()}
+
+    def when_built(run: ArtifactSpec) -> None:
+        record = lab.store.artifact(run).record
+        if record.summary["status"] == "diverged":
+            context.log.warning(f"{run.label} diverged; it is recorded, and is an outcome of the experiment")
+        elif run.fingerprint in cells:
+            lab.report(context, run, record, reused=False)
+        else:
+            lab.observe(context, run)
+
+    # Each when it has ended: what did finish is there whatever becomes of the others.
+    lab.obtain(context, missing, when_built)
+
+
+def _report_of_now(lab: Lab, made: ExperimentArtifacts) -> ArtifactSpec:
+    """The report with what people concluded, and what failed, by now."""
+    names_heldout = made.result is not None and lab.graph.heldout.name in made.experiment.selection
+    known = names_heldout and lab.store.current(lab.graph.forecast) is not None
+    heldout = [run.fingerprint for run in lab.heldout_runs().values()] if known else []
+    failed = made.failed(valid_outcomes(read_outcomes(lab.store)), heldout)
+    return made.retrospective(ruling_of(lab.store, made.experiment), failed)

@@ -262,7 +262,7 @@ class LabGraph:
     def experiments(self) -> dict[str, ExperimentArtifacts]:
         """What is made of every declared experiment, by its id. Their runs are planned only where they are to run."""
         ladder = [self.plan(candidate) for candidate in self.candidates.values()]
-        suite = {spec.name: spec for spec in (self.suite, self.isoflop, self.heldout, *self._measured.values())}
+        suite = {spec.name: spec for spec in (*self._measured.values(), self.figures)}
         made = {}
         for experiment in self.declared:
             applies = experiment.applies_to(self.scale.recipe)

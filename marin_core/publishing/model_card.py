@@ -7,7 +7,8 @@ from marin_core.data.sources.declaration import HubOrigin
 from marin_core.evals.result import EvalResult
 from marin_core.publishing.model_artifacts import DataSource, ModelArtifacts
 from marin_core.publishing.template import NOT_RECORDED, render
-from marin_core.recipes import TrainPlan, format_budget
+from marin_core.recipes import AdamWParams, TrainPlan, format_budget
+from marin_core.recipes.hparams import OptimizerParams
 from marin_core.store import Artifact
 
 if TYPE_CHECKING:
@@ -106,9 +107,9 @@ def _training(plan: TrainPlan, checkpoint: Artifact) -> dict[str, Any]:
         "Batch": f"{plan.batch_size:,} sequences of {plan.seq_len:,} tokens",
         "Seed": plan.seed,
         "Recipe": f"{plan.recipe}, version {plan.recipe_version}",
-        "Optimizer": f"AdamH, rate {optimizer.learning_rate:.6g}, Adam's rate {optimizer.adam_lr:.6g}, beta1 "
-        f"{optimizer.beta1:g}, beta2 {optimizer.beta2:.6g}, epsilon {optimizer.epsilon:.6g}, gradients clipped at "
-        f"{optimizer.max_grad_norm:g}, z-loss {optimizer.z_loss_weight:g}",
+        "Optimizer": f"{_rates(optimizer)}, beta1 {optimizer.beta1:g}, beta2 {optimizer.beta2:.6g}, epsilon "
+        f"{optimizer.epsilon:.6g}, gradients clipped at {optimizer.max_grad_norm:g}, z-loss "
+        f"{optimizer.z_loss_weight:g}",
         "Schedule": f"{optimizer.warmup:.0%} warm-up, constant, {optimizer.decay:.0%} linear decay to "
         f"{optimizer.min_lr_ratio:g} of the peak",
         "Precision": plan.precision,
@@ -119,6 +120,12 @@ def _training(plan: TrainPlan, checkpoint: Artifact) -> dict[str, Any]:
         "Training loss at the end": f"{summary['train_loss']:.6g} nats per token",
         "Validation loss at the end": f"{summary['eval_loss']:.6g} nats per token",
     }
+
+
+def _rates(optimizer: OptimizerParams) -> str:
+    if isinstance(optimizer, AdamWParams):
+        return f"AdamW, rate {optimizer.learning_rate:.6g}, weight decay {optimizer.weight_decay:g}"
+    return f"AdamH, rate {optimizer.learning_rate:.6g}, Adam's rate {optimizer.adam_lr:.6g}"
 
 
 def _hardware(hardware: Mapping[str, Any] | None) -> str | None:

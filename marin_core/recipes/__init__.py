@@ -4,7 +4,7 @@ from marin_core.recipes.candidate import Candidate, TokenLaw, format_budget
 from marin_core.recipes.delphi import DELPHI, DELPHI_FIRST, DELPHI_V5
 from marin_core.recipes.errors import RecipeError
 from marin_core.recipes.heldout import HeldOutRun
-from marin_core.recipes.hparams import AdamHParams, CompletedAdamHParams, WidthScaledAdamHParams
+from marin_core.recipes.hparams import AdamHParams, AdamWParams, CompletedAdamHParams, WidthScaledAdamHParams
 from marin_core.recipes.nano import NANO
 from marin_core.recipes.plan import TrainPlan
 from marin_core.recipes.recipe import ScalingRecipe
@@ -20,6 +20,7 @@ __all__ = [
     "RECIPES",
     "VERSIONS",
     "AdamHParams",
+    "AdamWParams",
     "Candidate",
     "CompletedAdamHParams",
     "HeldOutRun",

@@ -1,4 +1,4 @@
-"""Hyperparameter transfer for AdamH: from one tuned reference run to any batch size and token horizon.
+"""Optimizer settings, and their transfer for AdamH: from one tuned reference run to any batch size and token horizon.
 
 Does not choose the model or the batch (`recipe.py`), and does not build an optimizer (`marin_core.training`). The
 constants' values, and where each is from, are in `delphi.py` and `nano.py`; defaults here are those of the published
@@ -33,6 +33,34 @@ class AdamHParams:
     decay: float
     min_lr_ratio: float
     z_loss_weight: float
+
+
+@dataclass(frozen=True)
+class AdamWParams:
+    """As `AdamHParams`, for AdamW: Adam at one rate for every weight, with decoupled weight decay.
+
+    A step takes `weight_decay` times the rate off each weight of the matrices, the head too; the embedding and the
+    norms do not decay, which are what AdamH leaves to plain Adam.
+    """
+
+    learning_rate: float
+    weight_decay: float
+    epsilon: float
+    beta1: float
+    beta2: float
+    max_grad_norm: float
+    warmup: float
+    decay: float
+    min_lr_ratio: float
+    z_loss_weight: float
+
+
+OptimizerParams = AdamHParams | AdamWParams
+
+
+def optimizer_kind(data: Mapping[str, Any]) -> type[OptimizerParams]:
+    """Whose settings a mapping has, told by their names: only AdamW's decay, and have no second rate."""
+    return AdamWParams if "weight_decay" in data and "adam_lr" not in data else AdamHParams
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Any
 
-from marin_core.recipes.hparams import AdamHParams
+from marin_core.recipes.hparams import OptimizerParams, optimizer_kind
 from marin_core.recipes.recipe import Candidate, ScalingRecipe
 
 
@@ -31,7 +31,7 @@ class TrainPlan:
     batch_size: int
     steps: int
     params: int
-    optimizer: AdamHParams
+    optimizer: OptimizerParams
     precision: str
     eval_sequences: int
     eval_batch_size: int
@@ -77,4 +77,5 @@ class TrainPlan:
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> "TrainPlan":
-        return cls(**{**data, "optimizer": AdamHParams(**data["optimizer"])})
+        settings = data["optimizer"]
+        return cls(**{**data, "optimizer": optimizer_kind(settings)(**settings)})

@@ -39,21 +39,40 @@ class SuiteForecast:
 
 @dataclass(frozen=True)
 class DifferenceForecast:
-    """The metric of arm `first` minus that of arm `second`, mean over the pairs of runs, lies in [low, high]."""
+    """The metric of arm `first` minus that of arm `second`, mean over the pairs of runs, lies in [low, high]. Where
+    several arms are `second`, the best of them is meant, whichever that turns out to be."""
 
     first: str
-    second: str
+    second: str | tuple[str, ...]
     low: float
     high: float
 
+    @property
+    def seconds(self) -> tuple[str, ...]:
+        return (self.second,) if isinstance(self.second, str) else self.second
+
     def to_json(self) -> dict[str, Any]:
-        return {"kind": "difference", "first": self.first, "second": self.second, "low": self.low, "high": self.high}
+        second = self.second if isinstance(self.second, str) else list(self.second)
+        return {"kind": "difference", "first": self.first, "second": second, "low": self.low, "high": self.high}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> "DifferenceForecast":
+        second = data["second"]
+        return cls(data["first"], second if isinstance(second, str) else tuple(second), data["low"], data["high"])
 
     def sentence(self) -> str:
-        return f"{self.first} minus {self.second}, mean over the pairs of runs, lies in {self.low:g} to {self.high:g}."
+        second = self.second if isinstance(self.second, str) else f"the best of {', '.join(self.second)}"
+        return f"{self.first} minus {second}, mean over the pairs of runs, lies in {self.low:g} to {self.high:g}."
 
 
 Forecast = SuiteForecast | DifferenceForecast
+
+
+def forecast_of(data: Mapping[str, Any]) -> Forecast:
+    """The forecast that a registration holds."""
+    return SuiteForecast() if data["kind"] == "suite" else DifferenceForecast.from_json(data)
+
+
 # By arm, from the plans of the ladder's cells: the plans to compare, of which the n-th of every arm belong together.
 Arms = Callable[[Sequence[TrainPlan]], Mapping[str, Sequence[TrainPlan]]]
 
@@ -63,10 +82,10 @@ class Experiment:
     """One experiment. It is declared in a file of its own and found through the entry points `marin.experiments`.
 
     `id` is lower-case with underscores; `hypothesis` what is believed and why; `metric` names what is measured, with
-    its unit; `owner` is an e-mail address or `team:…`; `issue` a URL where it is discussed. It compares either the plans
-    of `arms` or the assets of `selection`. `applies_to` says of a recipe whether its lab runs the experiment, `where`
-    says that in words. `verdict` and `conclusion` may also be set later with `marin verdict`; they are no part of what
-    is registered. `prose` is what people write about it, in Markdown.
+    its unit; `owner` is an e-mail address or `team:…`; `issue` a URL where it is discussed. It compares either the
+    plans of `arms` or the assets of `selection`. `applies_to` says of a recipe whether its lab runs the experiment,
+    `where` says that in words. `verdict` and `conclusion` may also be set later with `marin verdict`; they are no part
+    of what is registered. `prose` is what people write about it, in Markdown.
     """
 
     id: str

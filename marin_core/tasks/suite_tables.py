@@ -6,7 +6,7 @@ from typing import Any
 import polars as pl
 
 from marin_core.build import Build
-from marin_core.recipes import TrainPlan
+from marin_core.recipes import AdamHParams, TrainPlan
 from marin_core.scaling import Bootstrap, Curve, IsoFlop, fit_isoflop
 from marin_core.store import ArtifactRecord, ArtifactSpec
 
@@ -36,7 +36,7 @@ def run_row(cell: str, record: ArtifactRecord, plan: TrainPlan) -> dict[str, Any
         "params": plan.params,
         "seed": plan.seed,
         "learning_rate": plan.optimizer.learning_rate,
-        "adam_lr": plan.optimizer.adam_lr,
+        "adam_lr": plan.optimizer.adam_lr if isinstance(plan.optimizer, AdamHParams) else None,
         "beta2": plan.optimizer.beta2,
         "status": summary["status"],
         "train_loss": summary["train_loss"],

@@ -1,4 +1,5 @@
-"""A TrainPlan in Levanter's own configuration. With `model.py` and `mesh.py` the only place that spells its settings.
+"""A TrainPlan in Levanter's own configuration. With `model.py`, `mesh.py` and `optimizer.py` the only place
+that spells its settings.
 
 Imports Levanter, and with it JAX, inside the function: workers call it, nothing else does.
 """
@@ -16,6 +17,7 @@ from marin_core.recipes.layout import evaluation_batch
 from marin_core.training.examples import ordered_data
 from marin_core.training.mesh import layout_to_train, mesh_config
 from marin_core.training.model import model_config
+from marin_core.training.optimizer import optimizer_config
 from marin_core.training.preemption import idle_checkpointer, preemptible_checkpointer
 
 if TYPE_CHECKING:
@@ -66,10 +68,8 @@ def levanter_config(
     from levanter.data.text.formats import ChatLmDatasetFormat, TextLmDatasetFormat
     from levanter.distributed import DistributedConfig
     from levanter.main.train_lm import TrainLmConfig
-    from levanter.optim.adamh import AdamHConfig
     from levanter.trainer import TrainerConfig
 
-    optimizer = plan.optimizer
     layout = layout_to_train(plan)
     return TrainLmConfig(
         data=ordered_data(
@@ -91,19 +91,8 @@ def levanter_config(
             auto_build_caches=False,
         ),
         model=model_config(plan, data.tokenizer),
-        optimizer=AdamHConfig(
-            learning_rate=optimizer.learning_rate,
-            adam_lr=optimizer.adam_lr,
-            beta1=optimizer.beta1,
-            beta2=optimizer.beta2,
-            epsilon=optimizer.epsilon,
-            max_grad_norm=optimizer.max_grad_norm,
-            lr_schedule="linear",
-            warmup=optimizer.warmup,
-            decay=optimizer.decay,
-            min_lr_ratio=optimizer.min_lr_ratio,
-        ),
-        z_loss_weight=optimizer.z_loss_weight,
+        optimizer=optimizer_config(plan.optimizer),
+        z_loss_weight=plan.optimizer.z_loss_weight,
         train_seq_len=plan.seq_len,
         trainer=TrainerConfig(
             id=run_id,

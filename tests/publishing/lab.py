@@ -86,13 +86,14 @@ class PublishingLab:
         config: Callable[[dict[str, Any]], None] = lambda config: None,
         target: Mapping[str, object] = TARGET,
         seed: int = 0,
+        optimizer: Mapping[str, float] = PLAN.to_json()["optimizer"],
         code: float = 0.4,
     ) -> ArtifactSpec:
         """The spec of a model's publication, its inputs committed, at the hub of HF_ENDPOINT unless `target` names one;
         `export` and `config` change what `export.json` and `config.json` say. `code` is the share of that source."""
         tokenizer = self._tokenizer()
         mixture = self._mixture(tokenizer, code)
-        plan = TrainPlan.from_json({**PLAN.to_json(), "seed": seed})
+        plan = TrainPlan.from_json({**PLAN.to_json(), "seed": seed, "optimizer": optimizer})
         run = train_spec(plan, "3e18-d1024", mixture)
         checkpoint = self.commit(run, {"plan.json": as_json(plan.to_json())}, summary)
         exported = export_spec(run, tokenizer)

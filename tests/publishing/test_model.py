@@ -70,6 +70,13 @@ def test_the_metadata_is_what_the_hub_reads_and_has_the_metrics_to_the_last_digi
     }
 
 
+def test_the_card_names_the_optimizer_of_the_plan(hub: WritableHub, lab: PublishingLab) -> None:
+    shared = {name: value for name, value in PLAN.to_json()["optimizer"].items() if name != "adam_lr"}
+    lab.build(lab.publication(optimizer={**shared, "weight_decay": 0.125}))
+    (said,) = rows(published_card(hub))["Optimizer"]
+    assert said.startswith(f"AdamW, rate {PLAN.optimizer.learning_rate:.6g}, weight decay 0.125, beta1 0.9")
+
+
 def test_the_card_says_what_the_artifacts_say(hub: WritableHub, lab: PublishingLab) -> None:
     spec = lab.publication()
     lab.build(spec)
@@ -81,7 +88,7 @@ def test_the_card_says_what_the_artifacts_say(hub: WritableHub, lab: PublishingL
     assert said["Budget"] == ["3e18 FLOPs"]
     assert (said["Tokens"], said["Steps"]) == (["1,223,393,280"], ["37,335"])
     assert said["Recipe"] == [f"delphi, version {PLAN.recipe_version}"]
-    assert f"rate {PLAN.optimizer.learning_rate:.6g}" in said["Optimizer"][0]
+    assert f"AdamH, rate {PLAN.optimizer.learning_rate:.6g}, Adam's rate" in said["Optimizer"][0]
     assert said["Hardware"] == ["8 × TPU v4, processes: 2"]
     assert said["Time in steps"] == ["71,234.50 s (19.79 h)"]
     assert said["Attempts before the last"] == ["1 died, 3 preempted"]

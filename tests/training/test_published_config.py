@@ -15,7 +15,7 @@ import pytest
 from marin_core.data.mixing.order import MixtureOrder, MixtureStage
 from marin_core.graph import LabGraph
 from marin_core.profile import load_profile
-from marin_core.recipes import DELPHI, TrainPlan
+from marin_core.recipes import DELPHI, AdamHParams, TrainPlan
 from marin_core.store import Store
 from marin_core.training.levanter_config import Checkpointing, TrainData, levanter_config
 from marin_core.training.model import model_config, trained_model
@@ -131,6 +131,11 @@ def small(**fields: Any) -> TrainPlan:
     return dataclasses.replace(published(3e18, 1024), **fields)
 
 
+def adam_lr(plan: TrainPlan) -> float:
+    assert isinstance(plan.optimizer, AdamHParams)
+    return plan.optimizer.adam_lr
+
+
 def initial_model(plan: TrainPlan) -> Any:
     """As Levanter's `train_lm` draws it from a seed."""
     import equinox
@@ -243,12 +248,12 @@ def test_the_schedule_is_the_published_one() -> None:
     plan = small(steps=1000)
     plan = dataclasses.replace(plan, optimizer=dataclasses.replace(plan.optimizer, learning_rate=0.0063))
     optimizer = config_of(plan).optimizer
-    rate, adam_rate = optimizer.lr_scheduler(1000), optimizer.lr_scheduler(1000, override_lr=plan.optimizer.adam_lr)
+    rate, adam_rate = optimizer.lr_scheduler(1000), optimizer.lr_scheduler(1000, override_lr=adam_lr(plan))
     expected = {0: 0, 1: 6.3e-5, 50: 3.15e-3, 100: 6.3e-3, 500: 6.3e-3, 800: 6.3e-3, 801: 6.2685e-3, 900: 3.15e-3}
     expected |= {999: 3.15e-5, 1000: 0}
     for step, value in expected.items():
         assert float(rate(step)) == pytest.approx(value, rel=1e-5, abs=1e-12), step
-        assert float(adam_rate(step)) == pytest.approx(value / 0.0063 * plan.optimizer.adam_lr, rel=1e-5, abs=1e-12)
+        assert float(adam_rate(step)) == pytest.approx(value / 0.0063 * adam_lr(plan), rel=1e-5, abs=1e-12)
 
 
 @pytest.mark.slow
@@ -287,7 +292,7 @@ def test_a_run_follows_the_schedule_of_its_plan(shards: tuple[LabEnvironment, La
     optimizer = config_of(plan).optimizer
     with run.open("metrics.parquet") as file:
         table = pl.read_parquet(file)
-    rate, adam_rate = optimizer.lr_scheduler(plan.steps), optimizer.lr_scheduler(plan.steps, plan.optimizer.adam_lr)
+    rate, adam_rate = optimizer.lr_scheduler(plan.steps), optimizer.lr_scheduler(plan.steps, adam_lr(plan))
     steps = table["step"].to_list()
     assert table["learning_rate"].to_list() == pytest.approx([float(rate(step)) for step in steps], rel=1e-5, abs=1e-9)
     assert table["adam_lr"].to_list() == pytest.approx([float(adam_rate(step)) for step in steps], rel=1e-5, abs=1e-9)
