@@ -40,7 +40,7 @@ class ConsoleHandler(logging.Handler):
         if event is None:
             text, shown = meta.get("orig_message") or record.getMessage(), record.levelno >= logging.INFO
         else:
-            text, shown = _event_text(event), event.event_type in _SHOWN_EVENTS
+            text, shown = _event_text(event), event.event_type in _SHOWN_EVENTS and not _is_passed_check(event)
         if shown:
             time = logging.Formatter().formatTime(record, "%H:%M:%S")
             step = f"{meta['step_key'].replace('__', '/')}: " if meta.get("step_key") else ""
@@ -48,6 +48,10 @@ class ConsoleHandler(logging.Handler):
                 "red" if record.levelno >= logging.ERROR else "yellow" if record.levelno >= logging.WARNING else None
             )
             console.print(f"{time} {step}{text}", style=style, markup=False)
+
+
+def _is_passed_check(event: DagsterEvent) -> bool:
+    return event.event_type is DagsterEventType.ASSET_CHECK_EVALUATION and event.asset_check_evaluation_data.passed
 
 
 def _event_text(event: DagsterEvent) -> str:
@@ -60,10 +64,13 @@ def _event_text(event: DagsterEvent) -> str:
         return failure.error.to_string() if failure.error else "failed"
     if event.event_type is DagsterEventType.ASSET_CHECK_EVALUATION:
         check = event.asset_check_evaluation_data
-        return f"{event.message}{f' {check.description}' if check.description else ''}"
+        said = f"check '{check.check_name}' on '{check.asset_key.to_user_string()}'"
+        return f"{said} {'passed' if check.passed else 'did not pass'}: {check.description or 'look at it in the UI'}"
     if event.event_type is DagsterEventType.RUN_FAILURE and event.job_failure_data.error:
         error = event.job_failure_data.error
         while error.cause:
             error = error.cause
-        return f"the run failed: {error.message.removeprefix('dagster._core.definitions.events.Failure: ').strip()}"
+        # The step that failed has told the rest.
+        said = error.message.removeprefix("dagster._core.definitions.events.Failure: ").strip().splitlines()
+        return f"the run failed: {said[0] if said else error.cls_name}"
     return event.message or event.event_type_value

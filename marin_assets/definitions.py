@@ -3,9 +3,11 @@
 import click
 import dagster as dg
 
-from marin_assets import console, selection
+from marin_assets import console, recording, selection
 from marin_assets.assets import all_assets
+from marin_assets.recording import Recorder
 from marin_assets.resources import LabResource
+from marin_assets.sensors import recording_sensors
 from marin_core.errors import MarinError
 from marin_core.graph import LabGraph
 from marin_core.profile import Profile, load_profile
@@ -14,8 +16,10 @@ from marin_core.profile import Profile, load_profile
 def build_definitions(profile: Profile | None = None, *, lab: LabResource | None = None) -> dg.Definitions:
     """The definitions of a profile (default: MARIN_PROFILE). Tests pass their own profile or resource."""
     profile = profile or load_profile()
+    assets = all_assets(LabGraph.of(profile))
     return dg.Definitions(
-        assets=all_assets(LabGraph.of(profile)),
+        assets=assets,
+        sensors=recording_sensors(Recorder.of(profile, assets)),
         resources={"lab": lab or LabResource()},
         executor=_executor(profile.place.concurrent_assets),
     )
@@ -35,3 +39,4 @@ try:
     defs = build_definitions()
 except MarinError as error:
     raise click.ClickException(str(error)) from None
+recording.install(lambda: Recorder.of(load_profile(), list(defs.assets or [])))

@@ -3,25 +3,42 @@
 import shlex
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
 from functools import cached_property
 from pathlib import Path
 
 import dagster as dg
 
-from marin_assets.following import run_jobs
+from marin_assets.following import JobEnd, run_jobs
 from marin_assets.guards import refuse_emptied_inputs
+from marin_assets.issues import issue_metadata
+from marin_assets.job_outcomes import (
+    begun_job,
+    diverged_run,
+    end_metadata,
+    finished_job,
+    run_numbers,
+    unfinished_job,
+)
 from marin_assets.keys import asset_key
-from marin_assets.metadata import artifact_metadata, data_version, image_metadata, job_metadata
+from marin_assets.metadata import artifact_metadata, data_version, image_metadata
+from marin_assets.provenance import provenance_tags
+from marin_assets.tables import table_metadata
 from marin_core import environment
 from marin_core.build import BuildOptions, build
 from marin_core.errors import MarinError
 from marin_core.graph import LabGraph
 from marin_core.graph.placement import job_of
-from marin_core.jobs import JobFailed, JobSpec, JobState, JobStatus, Launcher, open_launcher
+from marin_core.jobs import JobFailed, JobSpec, JobState, Launcher, open_launcher
 from marin_core.jobs.estimate import check_fits, estimate, refuse_too_many_flops
 from marin_core.profile import Profile
 from marin_core.store import Artifact, ArtifactRecord, ArtifactSpec, Store
 from marin_core.tasks import TASKS
+
+
+def typed_command() -> str:
+    """What a person typed to start this process."""
+    return shlex.join([*(Path(name).name for name in sys.orig_argv[1:2]), *sys.orig_argv[2:]])
 
 
 class Lab:
@@ -34,7 +51,7 @@ class Lab:
         self._dagster_run = dagster_run
         self._started_launcher = False
         # How the jobs of this run ended, by the artifact's fingerprint.
-        self._ended: dict[str, JobStatus] = {}
+        self._ended: dict[str, JobEnd] = {}
 
     @cached_property
     def launcher(self) -> Launcher:
@@ -49,7 +66,7 @@ class Lab:
             scratch=environment.state_folder() / "scratch",
             checkpoint_every_seconds=self.profile.place.checkpoint_every_seconds,
             checkpoint_every_steps=self.profile.place.checkpoint_every_steps,
-            command=shlex.join([*(Path(name).name for name in sys.orig_argv[1:2]), *sys.orig_argv[2:]]),
+            command=typed_command(),
             dagster_run=self._dagster_run,
             ranks=self.profile.place.data_ranks,
         )
@@ -128,16 +145,25 @@ class Lab:
                 asset_key(spec.name),
                 partition=spec.partition,
                 metadata=self._metadata(record, reused),
-                tags={"dagster/data_version": data_version(record).value},
+                tags=provenance_tags(context, asset_key(spec.name), spec.partition, record),
             )
         )
 
+    def observe(self, context: dg.AssetExecutionContext, spec: ArtifactSpec) -> None:
+        """A training run of this step that another asset asked for, as an observation of its partition: one that is
+        shown as a materialization would have to be a partition of the ladder."""
+        record = self.store.artifact(spec).record
+        if record.summary["status"] != "diverged":
+            context.log_event(finished_job(self._ended[spec.fingerprint], record))
+
     def _metadata(self, record: ArtifactRecord, reused: bool) -> Mapping[str, dg.MetadataValue]:
         url = f"{self.store.root}/{record.name}/{record.fingerprint}"
-        figures = record.summary.get("figures", [])
-        images = image_metadata(Artifact(record, url, self.store.fs), figures) if figures else {}
-        job = job_metadata(self._ended[record.fingerprint]) if record.fingerprint in self._ended else {}
-        return artifact_metadata(record, url, reused=reused) | job | images
+        artifact = Artifact(record, url, self.store.fs)
+        images = image_metadata(artifact, record.summary.get("figures", []))
+        about = table_metadata(artifact) | issue_metadata(self.graph, record)
+        job = end_metadata(self._ended[record.fingerprint]) if record.fingerprint in self._ended else {}
+        made = {} if reused else {"began": dg.MetadataValue.text(record.provenance.started)} | _last_step(record)
+        return artifact_metadata(record, url, reused=reused) | about | made | job | images
 
     def _build(
         self,
@@ -151,12 +177,31 @@ class Lab:
         for job in jobs:
             check_fits(estimate(job, place.assumed_mfu, place.prices))
 
-        def on_end(job: JobSpec, status: JobStatus) -> None:
-            self._ended[job.artifact.fingerprint] = status
-            if status.state is JobState.SUCCEEDED:
-                when_built(job.artifact)
+        def on_begin(job: JobSpec, began: datetime) -> None:
+            # Of what takes long it is told at once, for the case that this process does not live to tell its end.
+            if TASKS[job.artifact.task].tracked:
+                context.log_event(begun_job(job, began))
+
+        def on_end(end: JobEnd) -> None:
+            spec = end.job.artifact
+            self._ended[spec.fingerprint] = end
+            if end.status.state is not JobState.SUCCEEDED:
+                context.log_event(unfinished_job(end))
+                return
+            record = self.store.artifact(spec).record
+            if record.summary.get("status") == "diverged" and "plan" in spec.config:
+                context.log_event(diverged_run(end, record))
+            when_built(spec)
 
         on_cancel = place.kubernetes.on_cancel if place.kubernetes else "cancel"
-        ended = run_jobs(context, self.launcher, jobs, on_end, on_cancel)
+        # A pod that waits for its node holds nothing yet.
+        begins_in = JobState.RUNNING if place.kubernetes else JobState.STARTING
+        ended = run_jobs(context, self.launcher, jobs, on_begin, on_end, on_cancel, begins_in)
         if failed := {label: status for label, status in ended.items() if status.state is not JobState.SUCCEEDED}:
             raise JobFailed(failed)
+
+
+def _last_step(record: ArtifactRecord) -> dict[str, dg.MetadataValue]:
+    """Of a training run the index of its last step."""
+    last = run_numbers(record).get("last_step")
+    return {} if last is None else {"last_step": dg.MetadataValue.int(last)}

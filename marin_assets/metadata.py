@@ -1,13 +1,20 @@
 """From an artifact's record to Dagster metadata. The only place that decides what the UI shows of an artifact."""
 
 import base64
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import dagster as dg
 
 from marin_core.jobs import JobStatus
 from marin_core.store import Artifact, ArtifactRecord
+
+# Longer than any that a log is likely to hold.
+_FENCE = "`````"
+# Dagster keeps every event for ever, three times over.
+_TAIL_LINES = 50
+_TAIL_CHARACTERS = 5000
+_LINE_CHARACTERS = 400
 
 
 def artifact_metadata(record: ArtifactRecord, url: str, *, reused: bool) -> dict[str, dg.MetadataValue]:
@@ -24,7 +31,18 @@ def artifact_metadata(record: ArtifactRecord, url: str, *, reused: bool) -> dict
     }
     if offline := record.summary.get("wandb_offline"):
         built["wandb_sync"] = dg.MetadataValue.text(_sync_command(url, offline))
-    return built | {name: _value(value) for name, value in record.summary.items() if value is not None}
+    numbers = _counts(record.summary) | {name: value for name, value in record.summary.items() if value is not None}
+    return built | {name: _value(value) for name, value in numbers.items()}
+
+
+def _counts(summary: Mapping[str, Any]) -> dict[str, int]:
+    """`tokens` and `documents` of what counts them by split, so that every stage has a number to plot over time."""
+    splits = ("train", "validation")
+    return {
+        unit: sum(summary.get(f"{split}_{unit}", 0) for split in splits)
+        for unit in ("tokens", "documents")
+        if f"train_{unit}" in summary
+    }
 
 
 def _sync_command(url: str, offline: str) -> str:
@@ -43,8 +61,26 @@ def job_metadata(status: JobStatus) -> dict[str, dg.MetadataValue]:
     if status.failure is not None:
         told["failure_class"] = dg.MetadataValue.text(status.failure.value)
     if status.log_tail:
-        told["log_tail"] = dg.MetadataValue.md("\n".join(["```text", *status.log_tail, "```"]))
+        told["log_tail"] = dg.MetadataValue.md("\n".join([_FENCE, *shortened(status.log_tail), _FENCE]))
     return told | {name: dg.MetadataValue.url(url) for name, url in status.links.items()}
+
+
+def shortened(log_tail: Sequence[str]) -> tuple[str, ...]:
+    """The end of a log, small enough to travel in an event."""
+    kept: list[str] = []
+    left = _TAIL_CHARACTERS
+    for line in reversed(log_tail[-_TAIL_LINES:]):
+        short = line if len(line) <= _LINE_CHARACTERS else f"{line[:_LINE_CHARACTERS]}…"
+        left -= len(short) + 1
+        if left < 0:
+            break
+        kept.append(short)
+    return tuple(reversed(kept))
+
+
+def lines_of(log_tail: str) -> tuple[str, ...]:
+    """The lines of a `log_tail` in the metadata."""
+    return tuple(log_tail.split("\n")[1:-1])
 
 
 def image_metadata(artifact: Artifact, names: list[str]) -> dict[str, dg.MetadataValue]:

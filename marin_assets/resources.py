@@ -4,7 +4,8 @@ from typing import Any
 
 import dagster as dg
 
-from marin_assets.lab import Lab
+from marin_assets.lab import Lab, typed_command
+from marin_assets.run_tags import tag_run
 from marin_core.errors import MarinError
 from marin_core.profile import load_profile
 
@@ -16,7 +17,16 @@ class LabResource(dg.ConfigurableResource):  # type: ignore[type-arg]
 
     def setup_for_execution(self, context: dg.InitResourceContext) -> None:
         try:
-            self._lab = Lab(load_profile(self.profile or None), context.run.run_id if context.run else None)
+            profile = load_profile(self.profile or None)
+            if context.run and context.instance:
+                tag_run(
+                    context.instance,
+                    context.run,
+                    store=profile.place.store,
+                    profile=profile.name,
+                    command=typed_command(),
+                )
+            self._lab = Lab(profile, context.run.run_id if context.run else None)
             self._lab.store.check_writable()
         except MarinError as error:
             raise dg.Failure(str(error), allow_retries=False) from None

@@ -8,7 +8,7 @@ from typing import Any
 from marin_core.data.stages import Stage, run_items, run_stage
 from marin_core.errors import MarinError, disk_full_message
 from marin_core.gang import Gang
-from marin_core.store import Artifact, ArtifactRecord, ArtifactSpec, Store, Workspace, Writer
+from marin_core.store import Artifact, ArtifactRecord, ArtifactSpec, Store, StoreError, Workspace, Writer
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ def build(
     except OSError as error:
         message = disk_full_message(error, store.url(spec))
         if message:
-            raise MarinError(f"{spec.label}: {message}") from None
+            raise StoreError(f"{spec.label}: {message}") from None
         raise
 
 

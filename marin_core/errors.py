@@ -14,7 +14,7 @@ def disk_full_message(error: OSError, place: str) -> str | None:
     return None
 
 
-def in_one_line(error: Exception) -> str:
+def in_one_line(error: BaseException) -> str:
     """What a person reads of any error: the message of one that is meant for people, else its kind as well."""
     said = str(error) if isinstance(error, MarinError) else f"{type(error).__name__}: {error}"
     return " ".join(said.split())

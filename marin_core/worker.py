@@ -28,20 +28,18 @@ import click
 from marin_core.build import BuildOptions, Rank, build, run_rank
 from marin_core.environment import completion_index, pod_name, slice_index
 from marin_core.errors import MarinError
-from marin_core.gang import Gang, PeerLost, PeersMissing
+from marin_core.gang import Gang, PeersMissing
 from marin_core.jobs.events import Events, PodEvents, StreamEvents
+from marin_core.jobs.failures import OF_THE_PLACE, failure_of
 from marin_core.jobs.gang_build import follow_gang, lead_gang
 from marin_core.jobs.parts import Alone, Member, Part, Sharer, gang_member, index_of, stage_share
 from marin_core.jobs.ranks import local_ranks
 from marin_core.jobs.shared_stage import follow_stage, lead_stage
 from marin_core.jobs.spec import EXIT_PEERS_MISSING, EXIT_REFUSED, EXIT_TERMINATED
-from marin_core.store import ArtifactSpec, LeaseLost, Store, StoreError
+from marin_core.store import ArtifactSpec, Store
 from marin_core.tasks import TASKS
 from marin_core.termination import Terminated, end_on_sigterm, termination_deferred
 from marin_core.training.tracking import RunPage, run_page, tracking_is_on
-
-# Errors of the place and not of the task, which another try may find gone.
-_WORTH_ANOTHER_TRY = (LeaseLost, PeerLost, StoreError)
 
 
 @click.command()
@@ -126,12 +124,12 @@ class Worker:
             self._events.log(f"{plan} was ended by SIGTERM; what is done so far is kept")
             return EXIT_TERMINATED
         except MarinError as error:
-            self._events.failed(str(error))
-            return 1 if isinstance(error, _WORTH_ANOTHER_TRY) else EXIT_REFUSED
+            self._events.failed(str(error), failure_of(error))
+            return 1 if isinstance(error, OF_THE_PLACE) else EXIT_REFUSED
         except Exception as error:
             traceback.print_exc()
             cause = str(error).strip().splitlines()
-            self._events.failed(f"{type(error).__name__}: {cause[0] if cause else ''}")
+            self._events.failed(f"{type(error).__name__}: {cause[0] if cause else ''}", failure_of(error))
             return 1
         self._events.done()
         return 0
@@ -197,7 +195,7 @@ def _open(root: str, job: str | None, part: Part) -> tuple[Store, Events]:
         store = Store(root)
     except MarinError as error:
         if stream:
-            stream.failed(str(error))
+            stream.failed(str(error), failure_of(error))
         sys.exit(f"failed: {error}")
     return store, stream or PodEvents(store.objects, job or "", pod_name(), index_of(part))
 

@@ -4,15 +4,17 @@ a run that belongs to no ladder is trained from its plan."""
 import dagster as dg
 
 from marin_assets.assets.factory import OWNERS, plain_errors, run_asset
+from marin_assets.checks import runs
+from marin_assets.code_references import definition_metadata
+from marin_assets.code_versions import run_of_any_plan
 from marin_assets.guards import refuse_unrequested_work
+from marin_assets.job_outcomes import RunDiverged, divergence
 from marin_assets.keys import asset_key, group
 from marin_assets.lab import Lab
 from marin_assets.resources import LabResource
-from marin_core.errors import MarinError
 from marin_core.graph import CHECKPOINTS, TRAINED_PLAN, LabGraph
 from marin_core.plan_file import read_plan
 from marin_core.store import ArtifactRecord, ArtifactSpec
-from marin_core.tasks import TASKS
 
 
 class PlanConfig(dg.Config):
@@ -29,9 +31,8 @@ def assets(graph: LabGraph) -> list[dg.AssetsDefinition]:
         "held-out run.",
         graph,
         kinds={"jax"},
-        deps=[graph.mixture.name, graph.recipe.name],
-        code_version=TASKS["train"].code_version,
-        prepare=train,
+        prepare=train_partition,
+        checks=[runs.LOSS_IS_FINITE, runs.FINAL_STEP_IS_REACHED],
     )
 
     @dg.asset(
@@ -42,7 +43,8 @@ def assets(graph: LabGraph) -> list[dg.AssetsDefinition]:
         group_name=group(TRAINED_PLAN),
         kinds={"jax"},
         owners=OWNERS,
-        code_version=TASKS["train"].code_version,
+        metadata=definition_metadata("train"),
+        code_version=run_of_any_plan(graph).fingerprint,
     )
     def checkpoint_of_plan(
         context: dg.AssetExecutionContext, config: PlanConfig, lab: LabResource
@@ -55,17 +57,27 @@ def assets(graph: LabGraph) -> list[dg.AssetsDefinition]:
     return [checkpoints, checkpoint_of_plan]
 
 
+def train_partition(context: dg.AssetExecutionContext, lab: Lab, run: ArtifactSpec) -> None:
+    """Train the run of a partition if it is not in the store yet.
+
+    Raises:
+        RunDiverged: it is recorded all the same, and its check says so.
+    """
+    try:
+        train(context, lab, run)
+    except RunDiverged:
+        context.log_event(runs.LOSS_IS_FINITE.evaluation(lab, run))  # type: ignore[arg-type]
+        raise
+
+
 def train(context: dg.AssetExecutionContext, lab: Lab, run: ArtifactSpec) -> ArtifactRecord:
     """The record of a run, trained if it is not in the store yet.
 
     Raises:
-        MarinError: it diverged; it is recorded all the same.
+        RunDiverged: it is recorded all the same.
     """
     refuse_unrequested_work(context)
     record, _ = lab.obtain(context, [run])[run.fingerprint]
     if record.summary["status"] == "diverged":
-        raise MarinError(
-            f"{run.label} diverged at step {record.summary['steps'] - 1}: the loss is no number; the run is "
-            f"recorded and stays out of the fits; change the recipe to train it differently"
-        )
+        raise RunDiverged(divergence(run, record))
     return record

@@ -2,19 +2,26 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
+from types import MappingProxyType
 
 import dagster as dg
 
+from marin_assets.checks.check import Check
+from marin_assets.code_references import definition_metadata
+from marin_assets.code_versions import run_for_all_partitions
+from marin_assets.job_outcomes import error_metadata
 from marin_assets.keys import asset_key, group
 from marin_assets.lab import Lab
-from marin_assets.metadata import job_metadata
+from marin_assets.metadata import job_metadata, shortened
 from marin_assets.partitions import run_partitions
+from marin_assets.provenance import read_again
 from marin_assets.resources import LabResource
+from marin_assets.vocabulary import suite_tags
 from marin_core.errors import MarinError
-from marin_core.graph import LabGraph
+from marin_core.graph import EVALS, LabGraph
 from marin_core.jobs import JobFailed
 from marin_core.store import ArtifactSpec
-from marin_core.tasks import TASKS
 
 OWNERS = ["team:lab"]
 
@@ -26,10 +33,11 @@ def plain_errors() -> Iterator[None]:
         yield
     except JobFailed as error:
         label, status = next(iter(error.failed.items()))
-        log = [f"the last lines of {label}:", *status.log_tail] if status.log_tail else []
-        raise dg.Failure("\n".join([str(error), *log]), metadata=job_metadata(status), allow_retries=False) from None
+        log = [f"the last lines of {label}:", *shortened(status.log_tail)] if status.log_tail else []
+        told = job_metadata(replace(status, log_tail=()))
+        raise dg.Failure("\n".join([str(error), *log]), metadata=told, allow_retries=False) from None
     except MarinError as error:
-        raise dg.Failure(str(error), allow_retries=False) from None
+        raise dg.Failure(str(error), metadata=error_metadata(error), allow_retries=False) from None
 
 
 def artifact_asset(
@@ -39,27 +47,35 @@ def artifact_asset(
     *,
     kinds: set[str],
     deps: Sequence[str] | None = None,
-    check_specs: Sequence[dg.AssetCheckSpec] = (),
+    fills: Mapping[str, Sequence[str]] = MappingProxyType({}),
     prepare: Callable[[dg.AssetExecutionContext, Lab], None] | None = None,
-    checks: Callable[[Lab], Sequence[dg.AssetCheckResult]] | None = None,
+    checks: Sequence[Check] = (),
     tags: Mapping[str, str] | None = None,
+    freshness: dg.FreshnessPolicy | None = None,
 ) -> dg.AssetsDefinition:
     """The asset of an unpartitioned artifact.
 
     `find` gets the spec from the graph of the run, `deps` names its upstream assets where they are not the spec's
-    inputs, `prepare` runs first, `checks` looks at the result.
+    inputs, `prepare` runs first, `checks` looks at the result. `fills` names partitions of other assets that it makes
+    itself and is then made of.
     """
+    filled = {asset_key(name): dg.SpecificPartitionsPartitionMapping(list(keys)) for name, keys in fills.items()}
 
     @dg.asset(
         key=asset_key(spec.name),
-        deps=[asset_key(name) for name in (deps if deps is not None else _input_names(spec))],
+        deps=[
+            *(asset_key(name) for name in (deps if deps is not None else inputs_of(spec)) if name not in fills),
+            *(dg.AssetDep(key, partition_mapping=partitions) for key, partitions in filled.items()),
+        ],
         description=description,
         group_name=group(spec.name),
         kinds=kinds,
         owners=OWNERS,
         tags=tags,
-        code_version=TASKS[spec.task].code_version,
-        check_specs=check_specs,
+        metadata=definition_metadata(spec.task),
+        code_version=spec.fingerprint,
+        freshness_policy=freshness,
+        check_specs=[check.spec(spec.name) for check in checks],
     )
     def body(context: dg.AssetExecutionContext, lab: LabResource) -> dg.MaterializeResult:
         with plain_errors():
@@ -67,8 +83,9 @@ def artifact_asset(
             if prepare:
                 prepare(context, lab.lab)
             result = lab.lab.materialize(context, wanted)
-            found = checks(lab.lab) if checks else ()
-        return result._replace(check_results=list(found))
+            found = [check.result(lab.lab, wanted) for check in checks]
+            read_again(context, filled)
+        return result._replace(check_results=found)
 
     return body
 
@@ -80,28 +97,28 @@ def run_asset(
     graph: LabGraph,
     *,
     kinds: set[str],
-    deps: Sequence[str],
-    code_version: str,
     prepare: Callable[[dg.AssetExecutionContext, Lab, ArtifactSpec], object] | None = None,
-    check_specs: Sequence[dg.AssetCheckSpec] = (),
-    checks: Callable[[Lab, ArtifactSpec], Sequence[dg.AssetCheckResult]] | None = None,
+    checks: Sequence[Check] = (),
 ) -> dg.AssetsDefinition:
     """The asset of what is made of each training run, partitioned as those are.
 
     `find` gets the artifact from the graph and the partition's training run; `prepare` runs first, `checks` looks at
     the result.
     """
+    common = find(graph, run_for_all_partitions(graph))
 
     @dg.asset(
         key=asset_key(name),
-        deps=[asset_key(upstream) for upstream in deps],
+        deps=[asset_key(upstream) for upstream in inputs_of(common)],
         partitions_def=run_partitions(graph),
         description=description,
         group_name=group(name),
         kinds=kinds,
         owners=OWNERS,
-        code_version=code_version,
-        check_specs=check_specs,
+        tags=suite_tags(graph),
+        metadata=definition_metadata(common.task),
+        code_version=common.fingerprint,
+        check_specs=[check.spec(name) for check in checks],
     )
     def body(context: dg.AssetExecutionContext, lab: LabResource) -> dg.MaterializeResult:
         with plain_errors():
@@ -110,11 +127,16 @@ def run_asset(
             if prepare:
                 prepare(context, lab.lab, wanted)
             result = lab.lab.result(lab.lab.made(context, wanted), reused)
-            found = checks(lab.lab, wanted) if checks else ()
-        return result._replace(check_results=list(found))
+            found = [check.result(lab.lab, wanted) for check in checks]
+        return result._replace(check_results=found)
 
     return body
 
 
-def _input_names(spec: ArtifactSpec) -> list[str]:
-    return list(dict.fromkeys(upstream.name for upstream in spec.inputs.values()))
+def inputs_of(spec: ArtifactSpec) -> list[str]:
+    """The assets that an artifact is made of. An evaluation is no asset of its own: those of what it is made of."""
+    found: dict[str, None] = {}
+    for upstream in spec.inputs.values():
+        names = inputs_of(upstream) if upstream.name.startswith(f"{EVALS}/") else [upstream.name]
+        found |= dict.fromkeys(names)
+    return list(found)

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import IO, Any, Protocol
 
 from marin_core.jobs.messages import MessageWriter, note_attempt
+from marin_core.jobs.spec import FailureClass
 from marin_core.store import ObjectStore
 
 # How often a pod's log says where the task is.
@@ -26,7 +27,7 @@ class Events(Protocol):
         """A URL worth following, for `JobStatus.links`."""
         ...
 
-    def failed(self, error: str) -> None: ...
+    def failed(self, error: str, failure: FailureClass = FailureClass.REFUSED) -> None: ...
 
     def done(self) -> None: ...
 
@@ -63,8 +64,8 @@ class StreamEvents:
     def link(self, name: str, url: str) -> None:
         self._tell({"event": "link", "name": name, "url": url})
 
-    def failed(self, error: str) -> None:
-        self._tell({"event": "failed", "error": error})
+    def failed(self, error: str, failure: FailureClass = FailureClass.REFUSED) -> None:
+        self._tell({"event": "failed", "error": error, "failure": failure.value})
 
     def done(self) -> None:
         self._tell({"event": "done"})
@@ -107,7 +108,8 @@ class PodEvents:
         if self._messages:
             self._messages.link(name, url)
 
-    def failed(self, error: str) -> None:
+    def failed(self, error: str, failure: FailureClass = FailureClass.REFUSED) -> None:
+        # Of which class it is, the pod's exit code and the cluster tell.
         print(f"failed: {error}", flush=True)
         if self._messages is None:
             self._messages = self._open()

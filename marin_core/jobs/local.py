@@ -15,9 +15,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from marin_core.build import BuildOptions
-from marin_core.errors import MarinError
+from marin_core.errors import MarinError, in_one_line
+from marin_core.jobs.failures import failure_of
 from marin_core.jobs.process import WorkerDied, WorkerProcess
-from marin_core.jobs.spec import JobSpec, JobState, JobStatus
+from marin_core.jobs.spec import FailureClass, JobSpec, JobState, JobStatus
 from marin_core.store import Store
 
 _WORKER_BYTES = 2 * 2**30
@@ -92,15 +93,21 @@ class LocalLauncher:
             return
         handle.set(JobState.STARTING, failures=attempt)
         try:
-            error = worker.run(plan, replace(self._options, retries=attempt), handle.hear)
-            handle.set(JobState.FAILED if error else JobState.SUCCEEDED, error or "")
+            failed = worker.run(plan, replace(self._options, retries=attempt), handle.hear)
+            if failed:
+                handle.set(JobState.FAILED, failed.error, failure=failed.failure, log_tail=worker.log_tail())
+            else:
+                handle.set(JobState.SUCCEEDED)
         except WorkerDied as death:
+            # One that was killed as it started left no line, but perhaps the one before it did.
+            tail = handle.last_lines = worker.log_tail() or handle.last_lines
             if handle.cancelled:
                 handle.set(JobState.CANCELLED, "cancelled")
             elif attempt < handle.job.max_failures:
-                handle.set(JobState.RETRYING, f"{death}; starting it again", attempt + 1)
+                handle.set(JobState.RETRYING, f"{death}; starting it again", attempt + 1, death.failure, tail)
             else:
-                handle.set(JobState.FAILED, f"{death}, {attempt + 1} times; its log is {worker.log}")
+                reason = f"{death}, {attempt + 1} times; its log is {worker.log}"
+                handle.set(JobState.FAILED, reason, failure=death.failure, log_tail=tail)
 
     def _borrow(self, threads: int) -> WorkerProcess | None:
         """A worker of that many threads, idle or new; None once the launcher is closed."""
@@ -148,6 +155,7 @@ class LocalJob:
         self._status = JobStatus(JobState.QUEUED)
         self._worker: WorkerProcess | None = None
         self.cancelled = False
+        self.last_lines: tuple[str, ...] = ()
         self.future: Future[None] | None = None
 
     @property
@@ -159,7 +167,7 @@ class LocalJob:
             self.future.exception() if self.future and self.future.done() and not self.future.cancelled() else None
         )
         if failure is not None and not self._status.state.is_final:
-            self.set(JobState.FAILED, f"{type(failure).__name__}: {failure}")
+            self.set(JobState.FAILED, in_one_line(failure), failure=failure_of(failure))
         with self._lock:
             return self._status
 
@@ -189,11 +197,22 @@ class LocalJob:
         with self._lock:
             self._worker = None
 
-    def set(self, state: JobState, reason: str = "", failures: int | None = None) -> None:
+    def set(
+        self,
+        state: JobState,
+        reason: str = "",
+        failures: int | None = None,
+        failure: FailureClass | None = None,
+        log_tail: tuple[str, ...] = (),
+    ) -> None:
         with self._lock:
-            current = self._status
             self._status = replace(
-                current, state=state, reason=reason, failures=current.failures if failures is None else failures
+                self._status,
+                state=state,
+                reason=reason,
+                failure=failure,
+                failures=self._status.failures if failures is None else failures,
+                log_tail=log_tail,
             )
 
     def hear(self, event: dict) -> None:

@@ -7,19 +7,41 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from marin_core.build import BuildOptions
+from marin_core.jobs.failures import failure_of_exit, kernel_kills
+from marin_core.jobs.spec import FailureClass
 
 _KEEP_LARGE_BLOCKS = ":".join(
     ["glibc.malloc.hugetlb=1", "glibc.malloc.mmap_max=0", "glibc.malloc.trim_threshold=17179869184"]
 )
 
 
+# Of a job's log, so much of its end is kept with what became of it.
+_TAIL_LINES = 50
+_TAIL_BYTES = 65_536
+_LAST_WORDS = "Fatal Python error"
+_STACK_LINES = 12
+
+
 class WorkerDied(Exception):
     """The process ended while it had a job."""
+
+    def __init__(self, message: str, failure: FailureClass):
+        super().__init__(message)
+        self.failure = failure
+
+
+@dataclass(frozen=True)
+class TaskFailed:
+    """What a worker says of a task that it could not do: one line, and of which class that is."""
+
+    error: str
+    failure: FailureClass
 
 
 class WorkerProcess:
@@ -36,6 +58,7 @@ class WorkerProcess:
         self.log = state_folder / "logs" / f"worker-{os.getpid()}-{number}.log"
         self.log.parent.mkdir(parents=True, exist_ok=True)
         unset = {name: value for name, value in (variables or {}).items() if not os.environ.get(name)}
+        self._job_began = self._kills_before = 0
         with open(self.log, "ab") as log:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "marin_core.worker", "--store", store, "--serve"],
@@ -51,19 +74,20 @@ class WorkerProcess:
     def alive(self) -> bool:
         return self._process.poll() is None
 
-    def run(self, plan: str, options: BuildOptions, hear: Callable[[dict[str, Any]], None]) -> str | None:
-        """Build the plan's artifact. Returns None on success, else the task's one-line error.
+    def run(self, plan: str, options: BuildOptions, hear: Callable[[dict[str, Any]], None]) -> TaskFailed | None:
+        """Build the plan's artifact. Returns None on success, else what the task found wrong.
 
         Raises:
             WorkerDied: the process ended first; the message says how.
         """
         assert self._process.stdin and self._process.stdout
+        self._job_began, self._kills_before = self.log.stat().st_size, kernel_kills()
         request = {"plan": plan, "options": {**dataclasses.asdict(options), "scratch": str(options.scratch)}}
         try:
             self._process.stdin.write(json.dumps(request).encode() + b"\n")
             self._process.stdin.flush()
         except BrokenPipeError:
-            raise WorkerDied(self._how_it_ended()) from None
+            raise self._death() from None
         for line in self._process.stdout:
             try:
                 event = json.loads(line)
@@ -72,9 +96,17 @@ class WorkerProcess:
             if event["event"] == "done":
                 return None
             if event["event"] == "failed":
-                return event["error"]
+                return TaskFailed(event["error"], FailureClass(event["failure"]))
             hear(event)
-        raise WorkerDied(self._how_it_ended())
+        raise self._death()
+
+    def log_tail(self) -> tuple[str, ...]:
+        """The last lines that the latest job wrote to the log."""
+        with open(self.log, "rb") as log:
+            log.seek(max(self._job_began, self.log.stat().st_size - _TAIL_BYTES))
+            # A bar of progress draws itself again and again in one line.
+            lines = [line.rsplit("\r", 1)[-1] for line in log.read().decode(errors="replace").split("\n")]
+        return tuple(_without_idle_threads([line.rstrip() for line in lines if line.strip(" ^~\t")]))[-_TAIL_LINES:]
 
     def kill(self) -> None:
         self._process.kill()
@@ -89,13 +121,26 @@ class WorkerProcess:
             self._process.kill()
             self._process.wait()
 
-    def _how_it_ended(self) -> str:
+    def _death(self) -> WorkerDied:
         code = self._process.wait()
+        kernel_killed = kernel_kills() > self._kills_before
+        failure = failure_of_exit(code, self.log_tail(), kernel_killed=kernel_killed)
         if code == -signal.SIGKILL:
-            return "the worker was killed (SIGKILL; out of memory?)"
+            by = "the kernel, which was out of memory" if kernel_killed else "something outside"
+            return WorkerDied(f"the worker was killed (SIGKILL) by {by}", failure)
+        memory = ", out of memory" if failure is FailureClass.OUT_OF_MEMORY else ""
         if code < 0:
-            return f"the worker was killed by signal {signal.Signals(-code).name}"
-        return f"the worker ended with exit code {code}"
+            return WorkerDied(f"the worker was ended by signal {signal.Signals(-code).name}{memory}", failure)
+        return WorkerDied(f"the worker ended with exit code {code}{memory}", failure)
+
+
+def _without_idle_threads(lines: Sequence[str]) -> Sequence[str]:
+    """Python's last words without the stacks of all threads but the one that failed: they would hide why it did."""
+    fatal = next((n for n, line in enumerate(lines) if line.startswith(_LAST_WORDS)), None)
+    if fatal is None:
+        return lines
+    current = next((n for n in range(fatal, len(lines)) if lines[n].startswith("Current thread")), len(lines))
+    return [*lines[: fatal + 1], *lines[current : current + _STACK_LINES]]
 
 
 def worker_environment(threads: int, state_folder: Path, inherited: Mapping[str, str] | None = None) -> dict[str, str]:

@@ -39,7 +39,8 @@ class JobState(enum.Enum):
 
 class FailureClass(enum.Enum):
     """Why an attempt ended, or why a job cannot start. The first two spend the budget of preemptions, the rest that of
-    failures; `CONFIGURATION`, `IMAGE` and `REFUSED` are final at once, since trying again changes nothing."""
+    failures; `CONFIGURATION`, `IMAGE` and `REFUSED` are final at once, since trying again changes nothing.
+    `INFRASTRUCTURE` is what the place did to the job: a store that failed, a process that somebody killed."""
 
     PREEMPTED = "preempted"
     EVICTED = "evicted"
@@ -49,6 +50,7 @@ class FailureClass(enum.Enum):
     CONFIGURATION = "configuration"
     REFUSED = "refused by the task"
     DELETED = "deleted from outside"
+    INFRASTRUCTURE = "infrastructure"
     UNKNOWN = "unknown"
 
     @property

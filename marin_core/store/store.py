@@ -9,6 +9,7 @@ import contextlib
 import hashlib
 import json
 import os
+import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -162,8 +163,10 @@ class Store:
         """Every committed record, in the order of names and fingerprints, but those whose names begin with one of
         `without`. Every object of the store is listed."""
         with self._readable():
-            paths = [path for path, _ in self.objects.list("") if path.endswith(f"/{RECORD}")]
-        keys = [tuple(path.rsplit("/", 2)[:2]) for path in paths if path.count("/") >= 2]
+            paths = [path.split("/") for path, _ in self.objects.list("") if path.endswith(f"/{RECORD}")]
+        # An artifact may have a file of that name; a fingerprint is then in the midst of its path.
+        own = [path for path in paths if [n for n, part in enumerate(path) if _is_fingerprint(part)] == [len(path) - 2]]
+        keys = [("/".join(path[:-2]), path[-2]) for path in own]
         wanted = sorted(key for key in keys if not key[0].startswith((".", *without)))
         with ThreadPoolExecutor(_PARALLEL_READS) as pool:
             found = pool.map(lambda key: self.record(*key), wanted)
@@ -442,6 +445,10 @@ def _rebuilt(record: ArtifactRecord, now: Mapping[tuple[str, str], ArtifactRecor
         for role, read in record.inputs.items()
         if (found := now[read.name, read.fingerprint]) is not None and found.content != read.content
     ]
+
+
+def _is_fingerprint(part: str) -> bool:
+    return re.fullmatch(r"[0-9a-f]{16}", part) is not None
 
 
 def _folder(name: str, fingerprint: str) -> str:

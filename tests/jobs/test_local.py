@@ -13,7 +13,7 @@ import pytest
 from marin_core.build import BuildOptions
 from marin_core.data.sources.declaration import INSTALLED_LAYOUT, InstalledOrigin, Source
 from marin_core.errors import MarinError
-from marin_core.jobs import JobHandle, JobSpec, JobState, JobStatus, LocalLauncher, follow
+from marin_core.jobs import FailureClass, JobHandle, JobSpec, JobState, JobStatus, LocalLauncher, follow
 from marin_core.jobs.local import pool_threads
 from marin_core.store import ArtifactSpec, Store
 
@@ -76,6 +76,7 @@ def test_an_error_of_the_task_is_final_and_one_line(launcher: LocalLauncher, sto
     assert status.state is JobState.FAILED
     assert status.reason.startswith("source package 'no-such-package' is not installed")
     assert "\n" not in status.reason
+    assert status.failure is FailureClass.REFUSED
     assert status.retries == 0
     assert store.record(spec.name, spec.fingerprint) is None
 
@@ -112,6 +113,8 @@ def test_a_job_that_may_not_fail_again_has_failed_and_names_the_log(launcher: Lo
     status = handle.status()
     assert status.state is JobState.FAILED
     assert "SIGKILL" in status.reason
+    # Nobody was out of memory: something outside killed it.
+    assert status.failure is FailureClass.INFRASTRUCTURE
     assert str(Path("logs", "worker-")) in status.reason
 
 
