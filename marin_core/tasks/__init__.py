@@ -74,5 +74,6 @@ TASKS: dict[str, Task] = {
     "compare_arms": Task("experiments:compare_arms", code_version="1", light=True),
     "report_suite": Task("experiments:report_suite", code_version="1", light=True),
     "write_retrospective": Task("experiments:write_retrospective", code_version="1", light=True),
+    "build_site": Task("site:write_site", code_version="1", light=True),
     "write_report": Task("report:write_report", code_version="2", light=True),
 }

@@ -252,6 +252,25 @@ def test_records_of_a_name_are_listed_oldest_first(store: Store) -> None:
     assert ended == sorted(ended)
 
 
+def test_everything_is_what_is_committed_and_not_left_out(store: Store) -> None:
+    assert store.everything() == []
+    raw = commit(store, RAW, {"a": b"1", f"{'0' * 16}/artifact.json": b"{}", "deep/artifact.json": b"{}"})
+    commit(store, CURATED, {"b": b"2"})
+    nested = commit(store, ArtifactSpec("raw/code/python", "read_source", "1"), {"c": b"3"})
+    commit(store, ArtifactSpec("records/site", "build_site", "1"), {"d": b"4"})
+    with store.writer(dataclasses.replace(RAW, code_version="2")) as attempt:
+        attempt.write_json("deep/artifact.json", {})
+    rebuilt = rebuild(store, CURATED, {"b": b"5"})
+    assert store.everything(without=("records/",)) == [rebuilt, raw, nested]
+    assert {record.name for record in store.everything()} == {
+        "raw/code",
+        "raw/code/python",
+        "curated/code",
+        "records/site",
+    }
+    assert store.opened(raw).read("a") == b"1"
+
+
 def test_a_record_that_vanishes_while_records_are_listed_is_left_out(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
