@@ -72,7 +72,10 @@ def test_what_is_registered_and_what_happened_stand_beside_each_other(
         assert (folder / link).is_file()
     assert text.startswith(f"# {experiment.title}\n")
     assert experiment.hypothesis in text
-    assert f"{experiment.forecast.sentence()} Registered {registered}, before the runs that it is about." in text
+    assert (
+        f"{experiment.forecast.sentence()} It came before the runs that it is about.\n\nRegistered {registered}."
+        in text
+    )
     assert f"adamh minus {result['second']}: **{result['difference']:+.4f}** in the mean of 3 of 3 pairs" in text
     for pair in result["pairs"]:
         losses = " | ".join(f"{pair['losses'][arm]:.4f}" for arm in made.runs)
@@ -126,7 +129,7 @@ def test_failures_are_told(tmp_path: Path) -> None:
 def test_a_forecast_after_the_runs_is_called_what_it_is(lab: KnownLab) -> None:
     made = with_experiment(lab)
     finish_arms(lab, made)
-    assert "**after runs that it is about had begun**" in report(lab, made)
+    assert "**It came after runs that it is about had begun**" in report(lab, made)
 
 
 def test_prose_is_never_overwritten(lab: KnownLab, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from marin_core.records.site import paths
 from marin_core.records.site.artifact_pages import artifact_lists, artifact_pages
-from marin_core.records.site.content import SiteContent
+from marin_core.records.site.content import STATIC, SiteContent
 from marin_core.records.site.dataset_pages import dataset_pages, source_names
 from marin_core.records.site.experiment_pages import experiment_pages
 from marin_core.records.site.experiments import ExperimentView, experiments
@@ -19,7 +19,6 @@ from marin_core.records.site.render import Pages, SiteFile
 from marin_core.records.site.search import search_files
 from marin_core.store import Store
 
-STATIC = Path(__file__).with_name("static")
 _LATEST_FAILURES = 8
 _PARALLEL_WRITES = 16
 _BATCH = 256

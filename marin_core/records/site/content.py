@@ -1,9 +1,11 @@
 """Everything that the site shows, gathered from the store: artifacts, outcomes of runs, verdicts."""
 
+import functools
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 from marin_core.records.outcome import Outcome
@@ -13,6 +15,7 @@ from marin_core.store import ArtifactRecord, Store
 from marin_core.store.spec import canonical_json, digest
 
 SITE = "records/site"
+TEMPLATES, STATIC = (Path(__file__).with_name(folder) for folder in ("templates", "static"))
 # Outcomes and verdicts are shown as what they say, not as the artifacts that hold them.
 _KEPT_APART = ("records/",)
 Key = tuple[str, str]
@@ -31,13 +34,13 @@ class SiteContent:
 
     @property
     def identity(self) -> dict[str, str]:
-        """Differs if what is shown differs."""
+        """Differs if what is shown differs, or how."""
         shown = [
             [[a.name, a.fingerprint, a.content, a.provenance.ended] for a in self.artifacts],
             [outcome.record for outcome in self.outcomes],
             [ruling.to_json() for ruling in self.rulings],
         ]
-        return {"title": self.title, "until": self.until, "holds": digest(canonical_json(shown))}
+        return {"title": self.title, "until": self.until, "holds": digest(canonical_json(shown)), "look": look()}
 
     @cached_property
     def by_key(self) -> dict[Key, ArtifactRecord]:
@@ -127,3 +130,10 @@ def _by(time: str, until: str | None) -> bool:
 def _tells(outcome: Outcome) -> bool:
     """That the site was built says nothing, and would make the next site another one."""
     return not (outcome.asset == SITE and outcome.status == "succeeded")
+
+
+@functools.cache
+def look() -> str:
+    """Digest of the templates and of the static files: who changes one does not look at the old pages for long."""
+    files = sorted(path for folder in (TEMPLATES, STATIC) for path in folder.iterdir())
+    return digest(canonical_json([[path.name, path.read_text()] for path in files]))

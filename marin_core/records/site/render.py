@@ -6,17 +6,15 @@ import math
 import posixpath
 from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from marin_core.records.outcome import Outcome
 from marin_core.records.site import paths
-from marin_core.records.site.content import SiteContent
+from marin_core.records.site.content import TEMPLATES, SiteContent
 
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-TEMPLATES = Path(__file__).with_name("templates")
 NOTHING = "–"
 _LONGEST = 2000
 
