@@ -102,6 +102,17 @@ def image() -> str | None:
     return os.environ.get("MARIN_IMAGE") or None
 
 
+def commit() -> str | None:
+    """MARIN_COMMIT: the commit that an image was built from."""
+    return os.environ.get("MARIN_COMMIT") or None
+
+
+def code_url() -> str | None:
+    """MARIN_CODE_URL: the address of the repository at GitHub or GitLab, where the web UI links to the code; by default
+    the checkout's remote `origin`, if it is there."""
+    return os.environ.get("MARIN_CODE_URL") or None
+
+
 def tracking() -> str | None:
     """WANDB_MODE, in the words of a profile's `tracking`: `online`, `offline` or `off`; None if it is not set.
 

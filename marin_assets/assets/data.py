@@ -3,9 +3,10 @@
 
 import dagster as dg
 
-from marin_assets import checks
 from marin_assets.assets.factory import artifact_asset
-from marin_assets.guards import STAGES_WITH_RETENTION
+from marin_assets.checks import sources, tokens
+from marin_assets.freshness import FRESH_WITHIN_MONTHS
+from marin_assets.vocabulary import source_tags
 from marin_core.graph import LabGraph
 from marin_core.graph.sources import SourceArtifacts
 
@@ -34,12 +35,14 @@ def assets(graph: LabGraph) -> list[dg.AssetsDefinition]:
         lambda g: g.tokenizer,
         "The tokenizer: trained on a fixed sample of the curated text, or fetched as it was published.",
         kinds={"tokens"},
+        checks=[tokens.VOCABULARY_IS_AS_DECLARED],
     )
     mixture = artifact_asset(
         graph.mixture,
         lambda g: g.mixture,
         "Which tokenized sources a run reads, with nominal and effective shares.",
         kinds={"tokens"},
+        checks=[tokens.SHARES_ARE_AS_DECLARED],
     )
     return [asset for made in graph.sources.values() for asset in _source_assets(graph, made)] + [tokenizer, mixture]
 
@@ -51,15 +54,14 @@ def _source_assets(graph: LabGraph, made: SourceArtifacts) -> list[dg.AssetsDefi
 def _stage_asset(made: SourceArtifacts, stage: str) -> dg.AssetsDefinition:
     source, spec = made.source, made.stages[stage]
     description, kinds = _STAGES[stage]
-    watched = stage in STAGES_WITH_RETENTION and source.role == "train"
     return artifact_asset(
         spec,
         lambda g: g.sources[source.name].stages[stage],
         description.format(source=f"`{source.name}`"),
         kinds=kinds,
-        tags=_tags(made),
-        check_specs=[checks.retention_is_above_threshold(spec.name)] if watched else (),
-        checks=checks.check_retention(source.name, stage) if watched else None,
+        tags=source_tags(made.source),
+        checks=sources.checks_of(made, stage),
+        freshness=FRESH_WITHIN_MONTHS if stage == "raw" else None,
     )
 
 
@@ -71,9 +73,6 @@ def _tokenized_asset(graph: LabGraph, made: SourceArtifacts) -> dg.AssetsDefinit
         lambda g: g.tokenized[name],
         description.format(source=f"`{name}`"),
         kinds=kinds,
-        tags=_tags(made),
+        tags=source_tags(made.source),
+        checks=[tokens.TOKEN_TOTALS_AGREE],
     )
-
-
-def _tags(made: SourceArtifacts) -> dict[str, str]:
-    return {"source": made.source.name.replace("/", "."), "role": made.source.role}

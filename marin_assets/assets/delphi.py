@@ -5,20 +5,24 @@ from collections.abc import Mapping
 
 import dagster as dg
 
-from marin_assets import checks
 from marin_assets.assets.experiments import register_before_runs
-from marin_assets.assets.factory import artifact_asset
-from marin_assets.assets.models import obtain_evaluations, texts_of_evaluations
+from marin_assets.assets.factory import artifact_asset, inputs_of
+from marin_assets.assets.models import obtain_evaluations
+from marin_assets.checks import models, runs
+from marin_assets.checks import suite as results
+from marin_assets.code_versions import run_for_all_partitions
 from marin_assets.guards import refuse_unrequested_work
 from marin_assets.keys import asset_key
 from marin_assets.lab import Lab
+from marin_assets.provenance import current_versions, shown_versions
+from marin_assets.vocabulary import suite_tags
 from marin_core.graph import CHECKPOINTS, EVALS, LabGraph
 from marin_core.store import ArtifactRecord, ArtifactSpec
 
 
 def assets(graph: LabGraph) -> list[dg.AssetsDefinition]:
     suite, recipe, mixture = graph.suite.name, graph.recipe.name, graph.mixture.name
-    return [
+    made = [
         artifact_asset(
             graph.recipe,
             lambda g: g.recipe,
@@ -31,20 +35,18 @@ def assets(graph: LabGraph) -> list[dg.AssetsDefinition]:
             "Trains every cell of the ladder that is not in the store, as many at once as the place allows; each "
             f"becomes a materialization of its partition of `{CHECKPOINTS}`. Its table has one row per run.",
             kinds={"jax", "parquet"},
-            # Not on the partitions that it materializes itself: it would look out of date for ever.
+            # Before the cells, whatever of them is there.
             deps=[recipe, mixture],
+            fills={CHECKPOINTS: list(graph.cells)},
             prepare=train_missing_cells,
-            check_specs=[checks.runs_are_finite(suite)],
-            checks=checks.check_suite,
+            checks=[runs.RUNS_ARE_FINITE, runs.RUNS_ARE_COMPLETE],
         ),
         artifact_asset(
             graph.isoflop,
             lambda g: g.isoflop,
             "Per budget, a robust parabola of loss in log tokens; budgets without a usable minimum are flagged.",
             kinds={"report"},
-            deps=[suite, CHECKPOINTS],
-            check_specs=[checks.minima_are_inside_the_grid(graph.isoflop.name)],
-            checks=checks.check_isoflop,
+            checks=[results.MINIMA_ARE_INSIDE_THE_GRID],
         ),
         artifact_asset(
             graph.scaling_law,
@@ -64,15 +66,16 @@ def assets(graph: LabGraph) -> list[dg.AssetsDefinition]:
             "The models that the token law chooses for the held-out budgets, trained after the forecast; each becomes "
             f"a materialization of its partition of `{CHECKPOINTS}`.",
             kinds={"jax", "eval"},
+            fills={CHECKPOINTS: list(graph.heldout_partitions)},
             prepare=train_heldout,
+            checks=[runs.HELD_OUT_RUNS_ARE_COMPLETE],
         ),
         artifact_asset(
             graph.verdict,
             lambda g: g.verdict,
             "Predicted and actual loss of the held-out runs, the error in percent, inside the interval or not.",
             kinds={"report"},
-            check_specs=[checks.forecast_came_first(graph.verdict.name)],
-            checks=checks.check_verdict,
+            checks=[results.FORECAST_CAME_FIRST],
         ),
         artifact_asset(
             graph.evals,
@@ -80,16 +83,17 @@ def assets(graph: LabGraph) -> list[dg.AssetsDefinition]:
             "Evaluates every run of the ladder and every held-out run that is not evaluated yet; each becomes a "
             f"materialization of its partition of `{EVALS}`. Its table has one row per metric of a run.",
             kinds={"eval", "parquet"},
-            # Not on the partitions that it materializes itself: it would look out of date for ever.
-            deps=[suite, graph.heldout.name, graph.tokenizer.name, *texts_of_evaluations(graph)],
+            # And on what the evaluations are made of, which are no assets of their own.
+            deps=[suite, graph.heldout.name, *inputs_of(graph.evaluated(run_for_all_partitions(graph)))],
+            fills={EVALS: [*graph.cells, *graph.heldout_partitions]},
             prepare=evaluate_runs,
+            checks=[models.EVALUATIONS_SUCCEEDED],
         ),
         artifact_asset(
             graph.downstream,
             lambda g: g.downstream,
             "Task scores forecast in two steps: a soft metric as a power law of compute, the score as a sigmoid of it.",
             kinds={"report"},
-            deps=[suite, graph.isoflop.name, graph.heldout.name, graph.evals.name, EVALS],
         ),
         artifact_asset(
             graph.figures,
@@ -110,6 +114,8 @@ def assets(graph: LabGraph) -> list[dg.AssetsDefinition]:
             kinds={"report"},
         ),
     ]
+    tags = suite_tags(graph)
+    return [asset.map_asset_specs(lambda spec: spec.merge_attributes(tags=tags)) for asset in made]
 
 
 def train_missing_cells(context: dg.AssetExecutionContext, lab: Lab) -> None:
@@ -129,17 +135,17 @@ def evaluate_runs(context: dg.AssetExecutionContext, lab: Lab) -> None:
     evaluated = [lab.graph.evaluated(run) for run in (*lab.graph.cells.values(), *lab.heldout_runs().values())]
     before = lab.store.all_current(evaluated)
     obtain_evaluations(context, lab, evaluated)
-    shown = context.instance.get_materialized_partitions(asset_key(EVALS))
+    shown = shown_versions(context, asset_key(EVALS))
     for spec in evaluated:
         record = lab.made(context, spec)
         # Another one where an evaluation was run again.
         reused = record == before[spec.fingerprint]
-        if not reused or spec.partition not in shown:
+        if not reused or shown.get(str(spec.partition)) != current_versions(context, asset_key(EVALS), record):
             lab.report(context, spec, record, reused=reused)
 
 
 def _train(context: dg.AssetExecutionContext, lab: Lab, runs: Mapping[str, ArtifactSpec]) -> None:
-    shown = context.instance.get_materialized_partitions(asset_key(CHECKPOINTS))
+    shown = shown_versions(context, asset_key(CHECKPOINTS))
     committed = lab.store.all_current(list(runs.values()))
     missing = [spec for spec in runs.values() if committed[spec.fingerprint] is None]
     if missing:
@@ -149,7 +155,7 @@ def _train(context: dg.AssetExecutionContext, lab: Lab, runs: Mapping[str, Artif
     def show(spec: ArtifactSpec, record: ArtifactRecord, *, reused: bool) -> None:
         if record.summary["status"] == "diverged":
             context.log.warning(f"{spec.label} diverged; it is recorded and stays out of the fits")
-        elif not reused or spec.partition not in shown:
+        elif not reused or shown.get(str(spec.partition)) != current_versions(context, asset_key(CHECKPOINTS), record):
             lab.report(context, spec, record, reused=reused)
 
     def show_built(spec: ArtifactSpec) -> None:

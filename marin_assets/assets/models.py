@@ -3,13 +3,12 @@
 
 import dagster as dg
 
-from marin_assets import checks
 from marin_assets.assets.factory import artifact_asset, run_asset
+from marin_assets.checks import models as checks
 from marin_assets.guards import refuse_unrequested_work
 from marin_assets.lab import Lab
-from marin_core.graph import CHECKPOINTS, EVALS, EXPORTS, PUBLISHED_MODELS, LabGraph
+from marin_core.graph import EVALS, EXPORTS, PUBLISHED_MODELS, LabGraph
 from marin_core.store import ArtifactRecord, ArtifactSpec
-from marin_core.tasks import TASKS
 
 
 def assets(graph: LabGraph) -> list[dg.AssetsDefinition]:
@@ -22,11 +21,8 @@ def assets(graph: LabGraph) -> list[dg.AssetsDefinition]:
             "the profile, with standard errors and what training data had of each. A failed one is a result, too.",
             graph,
             kinds={"eval"},
-            deps=[CHECKPOINTS, graph.tokenizer.name, *texts_of_evaluations(graph)],
-            code_version=TASKS["collect_evals"].code_version,
             prepare=evaluate,
-            check_specs=[checks.evaluations_succeeded(EVALS)],
-            checks=checks.check_evals,
+            checks=[checks.EVALUATIONS_SUCCEEDED, checks.SCORES_ARE_SANE],
         ),
         run_asset(
             EXPORTS,
@@ -34,9 +30,8 @@ def assets(graph: LabGraph) -> list[dg.AssetsDefinition]:
             "A model as a Hugging Face folder that reloads to the logits of its checkpoint.",
             graph,
             kinds={"jax"},
-            deps=[CHECKPOINTS, graph.tokenizer.name],
-            code_version=TASKS["export_checkpoint"].code_version,
             prepare=lambda context, lab, export: refuse_unrequested_work(context, "exports models"),
+            checks=[checks.EXPORT_READS_BACK],
         ),
         run_asset(
             PUBLISHED_MODELS,
@@ -44,8 +39,6 @@ def assets(graph: LabGraph) -> list[dg.AssetsDefinition]:
             "A model repository on the hub: weights, configuration, tokenizer, and a card made of the records.",
             graph,
             kinds={"huggingface"},
-            deps=[CHECKPOINTS, EXPORTS, EVALS, graph.mixture.name],
-            code_version=TASKS["publish_model"].code_version,
             prepare=lambda context, lab, publication: refuse_unrequested_work(context, "publishes models"),
         ),
         artifact_asset(
@@ -56,12 +49,6 @@ def assets(graph: LabGraph) -> list[dg.AssetsDefinition]:
             prepare=lambda context, lab: refuse_unrequested_work(context, "publishes tables"),
         ),
     ]
-
-
-def texts_of_evaluations(graph: LabGraph) -> list[str]:
-    """The assets that hold what models are evaluated on: validation sets, and the files of tasks."""
-    sets = [made.curated.name for made in graph.sources.values()]
-    return [*sets, *(files.name for files in graph.harness_tasks.values())]
 
 
 def _task_asset(name: str, files: ArtifactSpec) -> dg.AssetsDefinition:

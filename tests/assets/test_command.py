@@ -88,7 +88,8 @@ def test_the_event_log_stays_small(finished_lab: LabEnvironment) -> None:
     run = instance(finished_lab).get_runs()[0]
     logs = instance(finished_lab).all_logs(run.run_id)
     suite = [entry for entry in logs if entry.step_key == "delphi__suite"]
-    assert len(suite) < 5 * len(graph().cells)
+    # A handful for each run, and the step's own and its checks'.
+    assert len(suite) < 5 * len(graph().cells) + 10
     size = sum(len(dg.serialize_value(entry)) for entry in suite)
     assert size / len(graph().cells) < 60_000
 

@@ -6,6 +6,7 @@ import sys
 from tests.conftest import REPOSITORY, LabEnvironment
 
 HEAVY = ("jax", "levanter", "datatrove", "transformers", "torch", "scipy", "polars", "matplotlib")
+HEAVY += ("numpy", "pyarrow", "kubernetes", "google.cloud", "huggingface_hub", "wandb")
 
 
 def test_the_code_location_loads_no_heavy_library(lab_environment: LabEnvironment) -> None:
@@ -27,6 +28,21 @@ def test_the_code_location_loads_without_any_environment(lab_environment: LabEnv
         check=False,
     )
     assert result.returncode == 0, result.stderr
+
+
+def test_the_code_location_costs_less_than_dagster_itself(lab_environment: LabEnvironment) -> None:
+    """In CPU time of one process, which other work on the machine changes little."""
+    script = """
+import time
+began = time.process_time()
+import dagster
+of_dagster = time.process_time() - began
+import marin_assets.definitions as d
+d.defs.resolve_asset_graph()
+print((time.process_time() - began - of_dagster) / of_dagster)
+"""
+    result = lab_environment.run(sys.executable, "-c", script)
+    assert float(result.stdout) < 1.0, result.stderr
 
 
 def test_definitions_are_valid(lab_environment: LabEnvironment) -> None:

@@ -1,6 +1,7 @@
 """What a person sees and does in the web UI, in a real browser on a real `dagster dev`."""
 
 import os
+import re
 import shutil
 import signal
 import socket
@@ -17,6 +18,8 @@ from marin_core.graph import LabGraph
 from marin_core.profile import load_profile
 from marin_core.store import Store
 from tests.conftest import REPOSITORY, TINY_PROFILE, LabEnvironment
+from tests.records.failures import DIVERGED, run_that_diverges
+from tests.screenshots import screenshot
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 pytestmark = [
@@ -84,12 +87,30 @@ def page(browser: Browser) -> Iterator[Page]:
     opened.close()
 
 
+def test_the_suite_is_drawn_as_a_graph(page: Page, address: str) -> None:
+    page.goto(f"{address}/locations/marin_assets.definitions/asset-groups/delphi/lineage")
+    for name in ("recipe", "suite", "isoflop", "heldout", "verdict"):
+        expect(page.get_by_text(name, exact=True).first).to_be_visible(timeout=PATIENCE)
+    screenshot(page, "dagster-lineage-of-the-suite")
+
+
 def test_the_figures_are_shown_as_images(page: Page, address: str) -> None:
     page.goto(f"{address}/assets/delphi/figures")
     page.get_by_text("[Show Markdown]").first.click()
     image = page.locator("img[alt=isoflop]")
     expect(image).to_be_visible(timeout=PATIENCE)
     assert image.evaluate("element => element.complete && element.naturalWidth > 300")
+    screenshot(page, "dagster-figure")
+
+
+def test_a_table_has_columns_rows_tags_and_a_way_to_its_code(page: Page, address: str) -> None:
+    page.goto(f"{address}/assets/curated/code?view=overview")
+    for text in ("Columns", "the document, normalized", "Row count", "source: code"):
+        expect(page.get_by_text(text, exact=True).first).to_be_visible(timeout=PATIENCE)
+    expect(page.get_by_role("link", name="curate in editor")).to_be_visible(timeout=PATIENCE)
+    screenshot(page, "dagster-table")
+    page.goto(f"{address}/assets/curated/code?view=lineage&column=text")
+    expect(page.get_by_text("normalized", exact=False).first).to_be_visible(timeout=PATIENCE)
 
 
 def test_a_verdict_s_numbers_and_its_check_are_on_its_page(page: Page, address: str) -> None:
@@ -98,6 +119,8 @@ def test_a_verdict_s_numbers_and_its_check_are_on_its_page(page: Page, address: 
         expect(page.get_by_text(text, exact=True).first).to_be_visible(timeout=PATIENCE)
     page.goto(f"{address}/assets/delphi/verdict?view=checks")
     expect(page.get_by_text("forecast_came_first").first).to_be_visible(timeout=PATIENCE)
+    expect(page.get_by_text("Passed").first).to_be_visible(timeout=PATIENCE)
+    screenshot(page, "dagster-check-of-the-verdict")
 
 
 def test_the_lineage_leads_from_the_verdict_to_the_raw_sources(page: Page, address: str) -> None:
@@ -124,3 +147,26 @@ def test_one_cell_is_trained_from_the_ui(page: Page, address: str, lab: LabEnvir
     event = instance.get_latest_materialization_event(dg.AssetKey(["checkpoints", "delphi"]))
     assert event and event.asset_materialization
     assert event.asset_materialization.partition == key
+    page.goto(f"{address}/assets/checkpoints/delphi?view=partitions&partition={key}")
+    for text in ("eval_loss", "chip_hours", spec.fingerprint):
+        expect(page.get_by_text(text, exact=True).first).to_be_visible(timeout=PATIENCE)
+    expect(page.get_by_text(f"{lab.store}/checkpoints/delphi/{spec.fingerprint}", exact=True).first).to_be_visible()
+    screenshot(page, "dagster-partition")
+    page.goto(f"{address}/assets/checkpoints/delphi?view=checks")
+    for check in ("loss_is_finite", "final_step_is_reached", "Passed"):
+        expect(page.get_by_text(check).first).to_be_visible(timeout=PATIENCE)
+    screenshot(page, "dagster-checks-of-a-run")
+
+
+def test_a_failed_run_says_why(page: Page, address: str, lab: LabEnvironment) -> None:
+    run_that_diverges(lab, DIVERGED)
+    with dg.DagsterInstance.from_config(str(lab.folder / "dagster")) as instance:
+        (run, *_) = instance.get_runs(dg.RunsFilter(statuses=[dg.DagsterRunStatus.FAILURE]), limit=1)
+    page.goto(f"{address}/runs")
+    page.get_by_text(run.run_id[:8]).first.click()
+    page.wait_for_url(f"**/runs/{run.run_id}*")
+    reason = re.compile(rf"{DIVERGED}.* diverged at step \d+: the loss is no number")
+    expect(page.get_by_text(reason).first).to_be_visible(timeout=PATIENCE)
+    screenshot(page, "dagster-failed-run")
+    page.goto(f"{address}/assets/checkpoints/delphi?view=checks&checkDetail=loss_is_finite")
+    expect(page.get_by_text("Failed").first).to_be_visible(timeout=PATIENCE)

@@ -9,8 +9,9 @@ from typing import Any
 import polars as pl
 import pytest
 
-from marin_assets.checks import check_verdict
+from marin_assets.checks.suite import FORECAST_CAME_FIRST
 from marin_assets.lab import Lab
+from marin_core.columns import COLUMNS
 from marin_core.evals.result import RESULT
 from marin_core.profile import load_profile
 from marin_core.recipes import TrainPlan
@@ -23,7 +24,6 @@ from marin_core.scaling import (
     token_law_sentence,
     verdict_sentence,
 )
-from marin_core.scaling.columns import COLUMNS
 from marin_core.store import ArtifactSpec
 from marin_core.tasks.scaling import exclusion
 from tests.scaling.known_lab import DIVERGED, LAW, NOT_EVALUATED, SIGMOID, SOFT_LAW, TOKEN_LAW, KnownLab
@@ -268,12 +268,12 @@ def test_a_forecast_made_again_for_one_more_budget_is_one_for_its_runs_only(lab:
 def test_the_check_of_forecasts_names_the_runs_that_came_first(lab: KnownLab, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MARIN_STORE", lab.store.root)
     assets = Lab(load_profile(str(lab.folder / "known.toml")))
-    (found,) = check_verdict(assets)
+    found = FORECAST_CAME_FIRST.result(assets, lab.graph.verdict)
     assert (found.passed, found.description, found.metadata["began_before_forecast"].value) == (True, None, [])
     retire(lab, lab.graph.forecast)
     for spec in (lab.graph.forecast, lab.graph.verdict):
         lab.build(spec)
-    (found,) = check_verdict(assets)
+    found = FORECAST_CAME_FIRST.result(assets, lab.graph.verdict)
     assert (found.passed, found.metadata["began_before_forecast"].value) == (False, HELD_OUT)
     assert found.description == f"The forecast was registered after these runs had begun: {', '.join(HELD_OUT)}."
 
