@@ -11,8 +11,6 @@ from marin_assets.lab import Lab
 from marin_assets.resources import LabResource
 from marin_core.graph import LabGraph
 from marin_core.graph.experiments import ExperimentArtifacts
-from marin_core.records.outcomes import read_outcomes, valid_outcomes
-from marin_core.records.verdicts import ruling_of
 from marin_core.store import ArtifactSpec
 from marin_core.tasks import TASKS
 
@@ -84,7 +82,7 @@ def _retrospective_asset(made: ExperimentArtifacts) -> dg.AssetsDefinition:
     )
     def retrospective(context: dg.AssetExecutionContext, lab: LabResource) -> dg.MaterializeResult:
         with plain_errors():
-            return lab.lab.materialize(context, _report_of_now(lab.lab, lab.lab.graph.experiments[id_]))
+            return lab.lab.materialize(context, lab.lab.graph.retrospective(id_, lab.lab.store))
 
     return retrospective
 
@@ -110,12 +108,3 @@ def _train_missing(context: dg.AssetExecutionContext, lab: Lab, made: Experiment
 
     # Each when it has ended: what did finish is there whatever becomes of the others.
     lab.obtain(context, missing, when_built)
-
-
-def _report_of_now(lab: Lab, made: ExperimentArtifacts) -> ArtifactSpec:
-    """The report with what people concluded, and what failed, by now."""
-    names_heldout = made.result is not None and lab.graph.heldout.name in made.experiment.selection
-    known = names_heldout and lab.store.current(lab.graph.forecast) is not None
-    heldout = [run.fingerprint for run in lab.heldout_runs().values()] if known else []
-    failed = made.failed(valid_outcomes(read_outcomes(lab.store)), heldout)
-    return made.retrospective(ruling_of(lab.store, made.experiment), failed)

@@ -13,6 +13,8 @@ from marin_core.status import Explanation
 
 # A longer value is cut, and more partitions or roles than these are counted.
 _LONGEST = 60
+# Of what two long values have in common at their beginning, so many characters are shown.
+_BEFORE = 20
 _SHOWN = 4
 
 
@@ -61,16 +63,21 @@ def change_lines(changes: Sequence[RootChange]) -> list[str]:
 
 
 def shown(old: Any, new: Any) -> str:
-    """Two values of a payload: numbers with few digits where those tell them apart, others cut where they are long."""
+    """Two values of a payload: numbers with few digits where those tell them apart, of long ones where they differ."""
     numbers = isinstance(old, float) and isinstance(new, float)
     if numbers and value_text(old) != value_text(new):
         return f"{value_text(old)} -> {value_text(new)}"
-    return f"{_cut(old)} -> {_cut(new)}"
+    texts = [json.dumps(value, ensure_ascii=False) for value in (old, new)]
+    pairs = zip(*texts, strict=False)
+    same = next((n for n, (a, b) in enumerate(pairs) if a != b), min(map(len, texts)))
+    start = max(0, same - _BEFORE) if max(map(len, texts)) > _LONGEST else 0
+    return " -> ".join(_cut(text, start) for text in texts)
 
 
-def _cut(value: Any) -> str:
-    text = json.dumps(value, ensure_ascii=False)
-    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
+def _cut(text: str, start: int) -> str:
+    """As many characters as one reads, from `start` on."""
+    shown = text if start == 0 else f"…{text[start:]}"
+    return shown if len(shown) <= _LONGEST else f"{shown[: _LONGEST - 1]}…"
 
 
 def _line(change: RootChange) -> str:

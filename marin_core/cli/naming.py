@@ -7,9 +7,7 @@ from functools import cached_property
 
 from marin_core.errors import MarinError
 from marin_core.graph import CHECKPOINTS, EVALS, EXPORTS, PUBLISHED_MODELS, LabGraph
-from marin_core.graph.experiments import ExperimentArtifacts
 from marin_core.profile import Profile, load_profile
-from marin_core.records.verdicts import ruling_of
 from marin_core.store import ArtifactRecord, ArtifactSpec, Store, StoreError
 
 
@@ -46,9 +44,9 @@ class Artifacts:
         return {spec.name: spec for spec in self.graph.unpartitioned()}
 
     @cached_property
-    def _retrospectives(self) -> dict[str, ExperimentArtifacts]:
-        """By name; which artifact one is depends on the latest verdict, which is in the store."""
-        return {f"experiments/{id_}/retrospective": made for id_, made in self.graph.experiments.items()}
+    def _retrospectives(self) -> dict[str, str]:
+        """The experiment of each by name; which artifact one is depends on what the store says of the experiment."""
+        return {f"experiments/{id_}/retrospective": id_ for id_ in self.graph.experiments}
 
     @cached_property
     def _evaluations(self) -> list[str]:
@@ -79,8 +77,8 @@ class Artifacts:
             raise self.unknown(name)
         if name not in self.partitioned and partition is not None:
             raise MarinError(f"{name} has no partitions, but {partition!r} was given; leave out --partition")
-        if made := self._retrospectives.get(name):
-            return [made.retrospective(ruling_of(self.store, made.experiment))]
+        if experiment := self._retrospectives.get(name):
+            return [self.graph.retrospective(experiment, self.store)]
         if name in self._unpartitioned:
             return [self._unpartitioned[name]]
         if partition is None:
@@ -104,7 +102,10 @@ class Artifacts:
         if earlier := self.committed(name, partition):
             return earlier[-1]
         spec = self.specs(name, partition)[0]
-        raise MarinError(f"{spec.label} is not in the store {self.store.root}; materialize it, or see marin why {name}")
+        of = f" --partition {spec.partition}" if spec.partition else ""
+        raise MarinError(
+            f"{spec.label} is not in the store {self.store.root}; materialize it, or see marin why {name}{of}"
+        )
 
     def committed(self, name: str, partition: str | None) -> list[ArtifactRecord]:
         """What was ever committed by that name and is there, oldest first."""

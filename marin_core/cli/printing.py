@@ -24,5 +24,15 @@ def commit_text(commit: str | None) -> str:
 
 
 def value_text(value: object) -> str:
-    """A value for people: of a float what one can read."""
-    return f"{value:.6g}" if isinstance(value, float) else str(value)
+    """A value for people: of a float what one can read, of a list its members."""
+    match value:
+        case None:
+            return "–"
+        case bool():
+            return "yes" if value else "no"
+        case float():
+            return f"{value:.6g}"
+        case list() | tuple():
+            return ", ".join(value_text(one) for one in value) or "none"
+        case _:
+            return str(value)

@@ -6,10 +6,11 @@ import sys
 from datetime import UTC, datetime
 
 import click
+from click.core import ParameterSource
 
 from marin_core.cli.naming import by_prefix
 from marin_core.cli.records_view import print_list, print_one, state
-from marin_core.cli.words import Words
+from marin_core.cli.words import Words, one_line
 from marin_core.errors import MarinError
 from marin_core.profile import load_profile
 from marin_core.records.correction import STATUSES, correction, history, said
@@ -60,6 +61,7 @@ def records(
     """
     context.obj = profile
     if context.invoked_subcommand is not None:
+        _refuse_options(context, context.invoked_subcommand)
         return
     selection = Selection(
         failed=failed,
@@ -121,18 +123,29 @@ def correct(
     \b
     --json: the new record as in the list.
     """
+    if not one_line(note):
+        raise click.UsageError("a correction says why; give --note in words")
     store = _store(profile)
     outcomes = read_outcomes(store)
     wrong = _named(outcomes, record)
     if (last := history(outcomes, wrong)[-1]) != wrong:
         raise MarinError(f"record {wrong.record} is corrected already by {last.record}; correct that one")
     chosen = ExitClass(exit_class) if exit_class else None
-    right = correction(wrong, exit_class=chosen, status=status, reason=reason, note=note)
+    said_reason = None if reason is None else one_line(reason)
+    right = correction(wrong, exit_class=chosen, status=status, reason=said_reason, note=one_line(note))
     record_correction(store, right, command=_command())
     if as_json:
         click.echo(json.dumps(right.to_json(), indent=2))
     else:
         click.echo(f"record {right.record} stands in the place of {wrong.record}: {right.label} {state(right)}")
+
+
+def _refuse_options(context: click.Context, subcommand: str) -> None:
+    """A subcommand would leave out unsaid what chooses from the list."""
+    given = [name for name in context.params if context.get_parameter_source(name) is ParameterSource.COMMANDLINE]
+    if chosen := [name for name in given if name != "profile"]:
+        option = next(one for one in context.command.params if one.name == chosen[0])
+        raise click.UsageError(f"{option.opts[0]} is for the list; give it after {subcommand}, if that has it")
 
 
 def _store(profile: str | None) -> Store:

@@ -27,7 +27,7 @@ def print_list(found: list[Outcome], limit: int, valid: set[str]) -> None:
         came_to = f"[{_COLOURS[outcome.status]}]{escape(state(outcome))}[/]{mark}"
         note = f" (correction: {outcome.note})" if outcome.corrects else ""
         table.add_row(
-            outcome.record, minute(outcome.ended), escape(outcome.label), came_to, escape(outcome.reason + note)
+            outcome.record, minute(outcome.ended), escape(outcome.label), came_to, escape(outcome.cause + note)
         )
     console.print(table)
     if len(found) > limit:

@@ -12,7 +12,7 @@ from marin_core.records.side_by_side import Side
 from marin_core.store import ArtifactRecord, ArtifactSpec, Store
 from marin_core.store.store import PLANS
 
-_RECORD = re.compile(r"[0-9a-f]{6,16}")
+_RECORD = re.compile(r"[0-9a-f]{4,16}")
 
 
 class Runs:

@@ -12,7 +12,7 @@ from rich.table import Table
 
 from marin_core.cli.naming import Artifacts
 from marin_core.cli.printing import minute, wide_console
-from marin_core.cli.words import plain
+from marin_core.cli.words import one_line, plain
 from marin_core.errors import MarinError
 from marin_core.records.experiment import Experiment, Verdict
 from marin_core.records.verdicts import Ruling, record_ruling, ruling_of, rulings
@@ -48,10 +48,10 @@ def verdict(
     chosen = _experiment(artifacts, experiment)
     if verdict is None:
         _show(artifacts, chosen, as_json)
-    elif conclusion is None or not conclusion.strip():
+    elif conclusion is None or not one_line(conclusion):
         raise click.UsageError("a verdict has a conclusion in one line; give it as the third argument, in quotes")
     else:
-        _say(artifacts, chosen, _verdict(verdict), " ".join(conclusion.split()), as_json)
+        _say(artifacts, chosen, _verdict(verdict), one_line(conclusion), as_json)
 
 
 def _experiment(artifacts: Artifacts, id_: str) -> Experiment:

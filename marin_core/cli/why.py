@@ -109,7 +109,7 @@ def _never_built(found: Explanation, status: ArtifactStatus) -> str:
 def _failure(outcome: Outcome) -> str:
     what = outcome.exit_class.value if outcome.exit_class else outcome.status
     of = f" [{outcome.partition}]" if outcome.partition else ""
-    reason = f": {outcome.reason}" if outcome.reason else ""
+    reason = f": {outcome.cause}" if outcome.reason else ""
     return (
         f"[red]tried at {minute(outcome.ended)} UTC{escape(of)}: {what}[/]{escape(reason)} "
         f"[dim](marin records show {outcome.record})[/]"

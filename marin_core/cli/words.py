@@ -1,4 +1,4 @@
-"""A choice of words that may be typed with spaces, dashes or underscores."""
+"""What people type: a choice of words with spaces, dashes or underscores between them, and lines of text."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -14,6 +14,11 @@ class Words(click.Choice[str]):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         return super().convert(plain(str(value)), param, ctx)
+
+
+def one_line(text: str) -> str:
+    """What a person wrote as a line: without line breaks, and without what would steer a terminal that shows it."""
+    return " ".join("".join(one if one.isprintable() else " " for one in text).split())
 
 
 def plain(words: str) -> str:

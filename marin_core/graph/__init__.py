@@ -11,7 +11,7 @@ from functools import cached_property
 
 from marin_core.errors import MarinError
 from marin_core.graph.evaluations import collected_evals, evaluations, harness_tasks
-from marin_core.graph.experiments import ExperimentArtifacts, arm_runs, experiment_artifacts
+from marin_core.graph.experiments import ExperimentArtifacts, arm_runs, check_run_names, experiment_artifacts
 from marin_core.graph.runs import (
     CHECKPOINTS,
     EVALS,
@@ -33,6 +33,8 @@ from marin_core.profile import HubTarget, PretrainedTokenizer, Profile, Scale
 from marin_core.recipes import Candidate, TrainPlan
 from marin_core.records.declared import declared_experiments
 from marin_core.records.experiment import Experiment
+from marin_core.records.outcomes import read_outcomes, valid_outcomes
+from marin_core.records.verdicts import ruling_of
 from marin_core.store import ArtifactSpec, Store
 
 __all__ = [
@@ -268,7 +270,18 @@ class LabGraph:
             applies = experiment.applies_to(self.scale.recipe)
             runs = arm_runs(experiment, ladder, self.mixture, self.cells) if applies else {}
             made[experiment.id] = experiment_artifacts(experiment, runs, suite, applies=applies)
+        check_run_names(made.values())
         return made
+
+    def retrospective(self, id_: str, store: Store) -> ArtifactSpec:
+        """The report of an experiment with what people concluded by now, and what is recorded of work that failed."""
+        made = self.experiments[id_]
+        # Which models the held-out runs are stands in the forecast.
+        about_heldout = made.result is not None and self.heldout.name in made.experiment.selection
+        known = about_heldout and store.current(self.forecast) is not None
+        heldout = [run.fingerprint for run in self.heldout_runs(store).values()] if known else []
+        failed = made.failed(valid_outcomes(read_outcomes(store)), heldout)
+        return made.retrospective(ruling_of(store, made.experiment), failed)
 
     @property
     def _measured(self) -> dict[str, ArtifactSpec]:

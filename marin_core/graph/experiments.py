@@ -1,6 +1,6 @@
 """What is made of each experiment: its registration, and what came of it."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from marin_core.errors import MarinError
@@ -37,7 +37,7 @@ class ExperimentArtifacts:
             inputs[RESULT_ROLE] = self.result
         config = {"ruling": ruling.to_json(), "prose": self.experiment.prose}
         if failed:
-            rows = [outcome.to_json() for outcome in failed]
+            rows = [{**outcome.to_json(), "reason": outcome.cause} for outcome in failed]
             config["failed"] = [{name: row[name] for name in _TOLD_OF_FAILURES} for row in rows]
         return artifact(f"experiments/{self.experiment.id}/retrospective", "write_retrospective", config, inputs)
 
@@ -111,6 +111,22 @@ def experiment_artifacts(
         inputs[REGISTRATION_ROLE] = registration
         result = artifact(f"experiments/{experiment.id}/result", "report_suite", {}, inputs)
     return ExperimentArtifacts(experiment, registration, runs, result)
+
+
+def check_run_names(made: Iterable[ExperimentArtifacts]) -> None:
+    """
+    Raises:
+        MarinError: different runs are called alike, so that the outcome of one would pass for the other's.
+    """
+    named: dict[str | None, tuple[str, str]] = {}
+    for one in made:
+        for spec in (spec for specs in one.runs.values() for spec in specs):
+            id_, fingerprint = named.setdefault(spec.partition, (one.experiment.id, spec.fingerprint))
+            if fingerprint != spec.fingerprint:
+                raise MarinError(
+                    f"two different runs are called {spec.partition}, one of experiment {id_} and one of "
+                    f"{one.experiment.id}; give them arms of different names"
+                )
 
 
 def _check_arms(experiment: Experiment, runs: Mapping[str, Sequence[ArtifactSpec]]) -> None:

@@ -201,7 +201,7 @@ def _store(store: Any, *, on_cluster: bool) -> str:
     if not isinstance(chosen, str):
         raise FieldError(f"store is {chosen!r}; give a folder, or a URL such as gs://bucket/lab", "store")
     if "://" in chosen:
-        return chosen
+        return chosen.rstrip("/")
     if on_cluster:
         path = () if environment.store_root() else ("store",)
         message = f"the store is the folder {chosen}, which pods of a cluster cannot reach; give a URL in MARIN_STORE"

@@ -3,6 +3,7 @@
 import dataclasses
 import enum
 import functools
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -69,6 +70,11 @@ class Outcome:
     @property
     def label(self) -> str:
         return f"{self.asset} [{self.partition}]" if self.partition else self.asset
+
+    @property
+    def cause(self) -> str:
+        """The reason, for where the label stands beside it: without the label that many begin with."""
+        return re.sub(rf"^{re.escape(self.label)}:? (?=[a-z])", "", self.reason)
 
     def to_json(self) -> dict[str, Any]:
         """A row; `record` is its first column."""

@@ -9,9 +9,10 @@ import json
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
+from marin_core.errors import MarinError
 from marin_core.records.committed import commit_record, record_spec
 from marin_core.records.outcome import Outcome
-from marin_core.store import ArtifactRecord, ArtifactSpec, Store
+from marin_core.store import ArtifactRecord, ArtifactSpec, Store, StoreError
 from marin_core.store.spec import canonical_json, digest
 from marin_core.store.store import RECORD
 
@@ -22,19 +23,24 @@ _HOLDS = "holds.json"
 _PARALLEL_READS = 16
 
 
-def run_is_recorded(store: Store, dagster_run: str) -> bool:
-    spec = record_spec(RUNS, {"dagster_run": dagster_run})
-    return store.record(spec.name, spec.fingerprint) is not None
-
-
 def record_run(store: Store, dagster_run: str, outcomes: Sequence[Outcome]) -> ArtifactRecord:
     """Record what a Dagster run came to. The first to say so counts; to say it again changes nothing."""
     return _commit(store, {"dagster_run": dagster_run}, outcomes)
 
 
 def record_correction(store: Store, outcome: Outcome, command: str | None = None) -> ArtifactRecord:
-    """Record an outcome that stands in the place of an earlier one, which it names in `corrects`."""
-    return _commit(store, correction_config(outcome), [outcome], command)
+    """Record an outcome that stands in the place of an earlier one, which it names in `corrects`.
+
+    Raises:
+        MarinError: somebody else corrected that one meanwhile, and said something else.
+    """
+    record = _commit(store, correction_config(outcome), [outcome], command)
+    if _parsed(store.opened(record).read(_FILE)) != [outcome]:
+        raise MarinError(
+            f"record {outcome.corrects} was corrected meanwhile by {record.provenance.user}, and your correction was "
+            f"not written; see `marin records show {outcome.record}`, and correct that one"
+        )
+    return record
 
 
 def correction_config(outcome: Outcome) -> dict[str, str | None]:
@@ -44,7 +50,7 @@ def correction_config(outcome: Outcome) -> dict[str, str | None]:
 
 def read_outcomes(store: Store) -> list[Outcome]:
     """Every outcome that was ever recorded, in the order of their ends, a corrected one before its corrections."""
-    return sorted(_read_all(store), key=lambda outcome: (outcome.ended, outcome.corrects is not None, outcome.record))
+    return _in_order(_read(store, recorded(store)))
 
 
 def valid_outcomes(outcomes: Sequence[Outcome]) -> list[Outcome]:
@@ -55,20 +61,20 @@ def valid_outcomes(outcomes: Sequence[Outcome]) -> list[Outcome]:
 
 def table_spec(store: Store) -> ArtifactSpec:
     """The table of everything that is recorded at this moment."""
-    return record_spec(TABLE, {"holds": digest(canonical_json(_recorded(store)))})
+    return record_spec(TABLE, {"holds": digest(canonical_json(recorded(store)))})
 
 
 def commit_table(store: Store) -> ArtifactRecord:
     """Put all outcomes in one table, for whoever reads them next."""
-    recorded = _recorded(store)
-    outcomes = read_outcomes(store)
+    holds = recorded(store)
+    outcomes = _in_order(_read(store, holds))
     failed = sum(outcome.status != "succeeded" for outcome in valid_outcomes(outcomes))
     return commit_record(
         store,
         TABLE,
-        {"holds": digest(canonical_json(recorded))},
-        {_FILE: _parquet(outcomes), _HOLDS: json.dumps(recorded).encode()},
-        {"records": len(outcomes), "runs": len(recorded), "failed": failed},
+        {"holds": digest(canonical_json(holds))},
+        {_FILE: _parquet(outcomes), _HOLDS: json.dumps(holds).encode()},
+        {"records": len(outcomes), "runs": len(holds), "failed": failed},
     )
 
 
@@ -80,13 +86,20 @@ def _commit(
     return commit_record(store, RUNS, config, {_FILE: _parquet(outcomes)}, summary, command)
 
 
-def _recorded(store: Store) -> list[str]:
+def recorded(store: Store) -> list[str]:
     """The fingerprints of all `records/runs`, sorted."""
     paths = [path for path, _ in store.objects.list(f"{RUNS}/") if path.endswith(f"/{RECORD}")]
     return sorted(path.split("/")[-2] for path in paths)
 
 
-def _read_all(store: Store) -> list[Outcome]:
+def _in_order(outcomes: Sequence[Outcome]) -> list[Outcome]:
+    # A run that was recorded while a table was put together may stand in it and be read beside it.
+    once = {outcome.record: outcome for outcome in outcomes}
+    return sorted(once.values(), key=lambda outcome: (outcome.ended, outcome.corrects is not None, outcome.record))
+
+
+def _read(store: Store, fingerprints: Sequence[str]) -> list[Outcome]:
+    """The outcomes of these `records/runs`, and of all in the newest table."""
     tables = store.records(TABLE)
     held: set[str] = set()
     outcomes: list[Outcome] = []
@@ -94,11 +107,26 @@ def _read_all(store: Store) -> list[Outcome]:
         newest = store.committed(TABLE, tables[-1].fingerprint)
         held = set(newest.read_json(_HOLDS))
         outcomes = _parsed(newest.read(_FILE))
-    later = [fingerprint for fingerprint in _recorded(store) if fingerprint not in held]
+    later = [fingerprint for fingerprint in fingerprints if fingerprint not in held]
     with ThreadPoolExecutor(_PARALLEL_READS) as pool:
-        for data in pool.map(lambda fingerprint: store.committed(RUNS, fingerprint).read(_FILE), later):
-            outcomes += _parsed(data)
+        for found in pool.map(lambda fingerprint: _of_run(store, fingerprint), later):
+            outcomes += found
     return outcomes
+
+
+def _of_run(store: Store, fingerprint: str) -> list[Outcome]:
+    """
+    Raises:
+        StoreError: the file is gone or damaged.
+    """
+    artifact = store.committed(RUNS, fingerprint)
+    try:
+        return _parsed(artifact.read(_FILE))
+    except StoreError:
+        raise StoreError(
+            f"{artifact.path(_FILE)} is gone or damaged; restore it from a copy, or delete the folder {artifact.url} "
+            f"and materialize {TABLE}, which records the run anew if Dagster still knows it"
+        ) from None
 
 
 def _parquet(outcomes: Sequence[Outcome]) -> bytes:

@@ -40,6 +40,11 @@ class Retrospective:
         return self.record.summary if self.record else {}
 
     @property
+    def there_before(self) -> list[str]:
+        """The arms of which a run had begun when the forecast was registered."""
+        return [arm for arm in self.arms if any(self._began_first(run) for run in self.runs if run["arm"] == arm)]
+
+    @property
     def arms(self) -> list[str]:
         """In the order in which they are declared."""
         return list(dict.fromkeys(run["arm"] for run in self.runs))
@@ -54,6 +59,9 @@ class Retrospective:
         """Runs without a loss of which no outcome says so already."""
         told = {outcome["partition"] for outcome in self.failed if outcome["exit_class"] == ExitClass.DIVERGED.value}
         return [run for run in self.runs if run["status"] == "diverged" and run["partition"] not in told]
+
+    def _began_first(self, run: Mapping[str, Any]) -> bool:
+        return run.get("began") is not None and run["began"] <= self.registered
 
     @property
     def command(self) -> str:

@@ -7,6 +7,7 @@ import re
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import click
 import pytest
 from click.testing import CliRunner
 from hypothesis import given
@@ -14,8 +15,9 @@ from hypothesis import strategies as st
 
 from marin_core.cli import cli
 from marin_core.errors import MarinError
+from marin_core.records.correction import correction
 from marin_core.records.outcome import ExitClass, Outcome
-from marin_core.records.outcomes import commit_table, read_outcomes, record_run, valid_outcomes
+from marin_core.records.outcomes import commit_table, read_outcomes, record_correction, record_run, valid_outcomes
 from marin_core.records.selection import parse_since
 from tests.cli.small_lab import SmallLab, outcome
 
@@ -163,6 +165,54 @@ def test_a_correction_is_corrected_in_turn_and_each_only_once(recorded: SmallLab
     assert valid & {DIVERGED.record, first, second} == {second}
     history = recorded.json("records", "show", first)["history"]
     assert [one["record"] for one in history] == [DIVERGED.record, first, second]
+
+
+def test_of_two_who_correct_a_record_at_the_same_time_the_second_is_told(recorded: SmallLab) -> None:
+    """Both have seen it uncorrected."""
+    mine, yours = (
+        correction(DIVERGED, exit_class=exit_class, status=None, reason=None, note="looked again")
+        for exit_class in (ExitClass.BUG, ExitClass.PREEMPTED)
+    )
+    record_correction(recorded.store, mine)
+    with pytest.raises(MarinError, match=f"corrected meanwhile by {getpass.getuser()}.*not written.*{mine.record}"):
+        record_correction(recorded.store, yours)
+    assert [one["exit_class"] for one in recorded.json("records", "show", DIVERGED.record)["history"]] == [
+        "diverged",
+        "bug",
+    ]
+    record_correction(recorded.store, mine)
+
+
+def test_a_list_does_not_repeat_in_its_reasons_what_failed(recorded: SmallLab) -> None:
+    label = f"{CELLS} [8e9-d0040]"
+    repeated = outcome("d4", CELLS, "8e9-d0040", reason=f"{label} diverged at step 3")
+    other = outcome("d4", CELLS, "8e9-d0056", reason=f"{label} is not in the store")
+    record_run(recorded.store, "d4", [repeated, other])
+    text = recorded.marin("records", "--run", "d4")
+    assert text.count(label) == 2
+    assert "is not in the store" in text
+    assert recorded.json("records", "--run", "d4", "--partition", "8e9-d0040")[0]["reason"] == repeated.reason
+
+
+def test_a_record_whose_file_is_damaged_says_how_to_come_by_it_again(recorded: SmallLab) -> None:
+    (damaged,) = [r for r in recorded.store.records("records/runs") if r.payload["config"] == {"dagster_run": "b2"}]
+    path = f"{recorded.store.root}/records/runs/{damaged.fingerprint}/outcomes.parquet"
+    Path(path).write_bytes(b"no")
+    with pytest.raises(MarinError, match=f"{damaged.fingerprint}.* is gone or damaged.*materialize records/outcomes"):
+        recorded.marin("records")
+
+
+def test_what_people_type_is_one_line_that_steers_no_terminal(recorded: SmallLab) -> None:
+    typed = ["--reason", "two\nlines", "--note", "\x1b[31mred\n note"]
+    told = recorded.json("records", "correct", DIVERGED.record, *typed)
+    assert (told["reason"], told["note"]) == ("two lines", "[31mred note")
+    with pytest.raises(click.UsageError, match="give --note in words"):
+        recorded.marin("records", "correct", told["record"], "--class", "bug", "--note", " ")
+
+
+def test_what_chooses_from_the_list_is_refused_before_a_subcommand(recorded: SmallLab) -> None:
+    with pytest.raises(click.UsageError, match="--failed is for the list"):
+        recorded.marin("records", "--failed", "show", DIVERGED.record)
 
 
 def test_corrections_and_their_history_outlive_the_table_of_all_records(recorded: SmallLab) -> None:

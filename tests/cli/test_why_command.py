@@ -6,9 +6,11 @@ from typing import Any
 
 import pytest
 
+from marin_core.cli.causes import shown
 from marin_core.errors import MarinError
 from marin_core.records.outcome import ExitClass
 from marin_core.records.outcomes import record_run
+from marin_core.records.verdicts import ruling_of
 from marin_core.tasks import TASKS
 from tests.cli.small_lab import SmallLab, outcome
 from tests.conftest import LabEnvironment
@@ -225,3 +227,25 @@ def test_in_a_finished_lab_everything_that_the_command_made_is_committed(finishe
         result = finished_lab.run("marin", "why", name)
         assert (result.returncode, result.stderr) == (0, "")
         assert result.stdout.startswith(f"{name} is committed")
+
+
+def test_a_report_that_tells_of_what_failed_is_the_one_that_is_meant(empty_lab: SmallLab) -> None:
+    made, store = empty_lab.graph.experiments["adamh_against_adamw"], empty_lab.store
+    assert made.result
+    failed, unrelated = outcome("a1", made.result.name), outcome("a1", "raw/code")
+    record_run(store, "a1", [failed, unrelated])
+    empty_lab.commit(made.retrospective(ruling_of(store, made.experiment), [failed]))
+    assert "is committed" in empty_lab.marin("why", "experiments/adamh_against_adamw/retrospective")
+    record_run(store, "a2", [outcome("a2", made.result.name)])
+    text = empty_lab.marin("why", "experiments/adamh_against_adamw/retrospective")
+    assert "is missing" in text
+    assert "config.failed" in text
+
+
+def test_long_values_are_shown_where_they_differ() -> None:
+    same = "a sentence that goes on and on " * 10
+    before, after = shown(f"{same}old end", f"{same}new end").split(" -> ")
+    assert "old end" in before
+    assert "new end" in after
+    assert max(map(len, (before, after))) <= 60
+    assert shown("old " + same, "new " + same).startswith('"old a sentence')

@@ -100,11 +100,21 @@ def small_lab(root: Path) -> Store:
                 commit(store, spec, {"metrics.parquet": metrics}, told)
     inputs = {"adamh/0": RUNS["adamh"][0], "adamw/0": RUNS["adamw"][0], "registration": registration}
     result = ArtifactSpec("experiments/optimizers/result", "compare_arms", "1", {}, inputs)
-    told = {"difference": -0.25, "forecast_held": False, "registered_before_runs": True}
+    told = {
+        "compared": "adamh minus adamw",
+        "difference": -0.25,
+        "forecast_low": -0.1,
+        "forecast_high": 0.0,
+        "forecast_held": False,
+        "registered_before_runs": True,
+        "loss_adamw_high": 2.5,
+        "figures": ["loss_curves"],
+    }
     commit(store, result, {"result.json": b"{}"}, told)
     ruling = {"experiment": "optimizers", "verdict": "in progress", "conclusion": "", "said": None, "by": None}
     prose = (
-        f"# A heading\n\nText, {HOSTILE} and [a link](javascript:alert(1)).\n\n### A deeper one\n\n![](http://x/y.png)"
+        f"# A heading\n\nText, {HOSTILE} and [a link](javascript:alert(1)).\n\n### A deeper one\n\n![](http://x/y.png)\n\n"
+        f"| cell | {HOSTILE} |\n| --- | ---: |\n| 1e9 | 2.5 |\n"
     )
     retrospective = ArtifactSpec(
         "experiments/optimizers/retrospective",

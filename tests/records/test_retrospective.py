@@ -132,6 +132,18 @@ def test_a_forecast_after_the_runs_is_called_what_it_is(lab: KnownLab) -> None:
     assert "**It came after runs that it is about had begun**" in report(lab, made)
 
 
+def test_a_forecast_between_the_runs_of_two_arms_says_of_which_it_came_first(lab: KnownLab) -> None:
+    made = with_experiment(lab)
+    first, *others = made.runs
+    for run in made.runs[first]:
+        lab.finish_run(str(run.partition), run)
+    lab.build(made.registration)
+    for run in (run for arm in others for run in made.runs[arm]):
+        lab.finish_run(str(run.partition), run)
+    said = f"It came before every run of {', '.join(others)}; runs of {first} were there already.\n\nRegistered"
+    assert said in report(lab, made)
+
+
 def test_prose_is_never_overwritten(lab: KnownLab, tmp_path: Path) -> None:
     """Not by a new verdict, a new run, or a failure: it is in each report byte for byte, its file untouched."""
     declaration, file = tmp_path / "some_experiment.py", tmp_path / "some_experiment.md"

@@ -134,6 +134,26 @@ def test_an_experiment_s_page_tells_it_from_hypothesis_to_verdict(pages: Mapping
     assert page.target(_link_to(page, "runs/")) == f"runs/{failure().record}.html"
 
 
+def test_a_result_is_told_in_words_and_not_by_the_keys_of_its_summary(pages: Mapping[str, Page]) -> None:
+    page = pages["experiments/optimizers/index.html"]
+    rows = next(found for found in page.all("dl") if found.attributes.get("aria-label") == "Result")
+    told = {next(div.all("dt")).text: next(div.all("dd")).text for div in rows.all("div")}
+    assert told == {
+        "Compared": "adamh minus adamw",
+        "Difference, nats per token": "-0.25",
+        "Forecast of the difference": "-0.1 to 0",
+        "Mean loss of adamw_high, nats per token": "2.5",
+    }
+
+
+def test_a_wide_table_of_the_prose_is_scrolled_and_not_the_page(pages: Mapping[str, Page]) -> None:
+    page = pages["experiments/optimizers/index.html"]
+    (prose,) = [element for element in page.all("div") if element.attributes.get("class") == "prose"]
+    (scrolled,) = [element for element in prose.all("div") if element.attributes.get("class") == "scroll"]
+    assert len(list(prose.all("table"))) == len(list(scrolled.all("table"))) == 1
+    assert HOSTILE in scrolled.text
+
+
 def test_a_registration_after_the_runs_is_told_though_the_suite_s_own_forecast_came_first(tmp_path: Path) -> None:
     store = small_lab(tmp_path / "store")
     run = RUNS["adamh"][0]
@@ -166,6 +186,19 @@ def test_a_loss_curve_has_its_data_beside_it(folder: Path) -> None:
     assert 200 < len(rows) <= 301
     assert [float(n) for n in rows[1][1:]] == [told["step"][0], told["loss"][0]]
     assert [float(n) for n in rows[-1][1:]] == [told["step"][-1], told["loss"][-1]]
+
+
+def test_the_lines_of_an_experiment_are_running_means_beside_the_single_steps(
+    folder: Path, pages: Mapping[str, Page]
+) -> None:
+    rows = list(csv.reader(io.StringIO((folder / "experiments/optimizers/loss_curves.csv").read_text())))[1:]
+    losses = curve(1000, 2.0)["loss"]
+    of_first = [[float(n) for n in row[1:]] for row in rows if row[0] == RUNS["adamh"][0].partition]
+    for step, loss, mean in of_first:
+        assert loss == losses[int(step)]
+        last = losses[max(0, int(step) - 49) : int(step) + 1]
+        assert mean == pytest.approx(sum(last) / len(last))
+    assert "running mean over the last 5 % of a run's steps" in pages["experiments/optimizers/index.html"].text
 
 
 def test_the_curves_of_all_runs_lie_in_one_chart(pages: Mapping[str, Page]) -> None:

@@ -149,6 +149,7 @@ def test_nothing_is_found_without_an_answer_that_says_so(page: Page, index: str)
 def kinds_of_pages(folder: Path) -> list[Path]:
     """A page of every kind, the longest of each."""
     patterns = ["*.html", "experiments/*/*.html", "datasets/*.html", "runs/*.html", "records/index.html"]
+    patterns += ["artifacts/experiments/*/registration/*.html", "artifacts/raw/*/*.html"]
     patterns += ["artifacts/checkpoints/delphi/*.html", "artifacts/delphi/suite/*.html", "records/failed/index.html"]
     named = [sorted(folder.glob(pattern), key=lambda path: path.stat().st_size) for pattern in patterns]
     return [*named[0], *(found[-1] for found in named[1:])]

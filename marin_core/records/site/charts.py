@@ -40,19 +40,38 @@ class Tick:
 
 @dataclass(frozen=True)
 class LineChart:
-    """A chart of `y` over `x`. Points that are no numbers are left out."""
+    """A chart of `y` over `x`. Points that are no numbers are left out. A line is drawn through the means over the last
+    `smoothed` share of its series, and the data beside it is as it was."""
 
     title: str
     x: str
     y: str
     series: Sequence[Series]
+    smoothed: float = 0.0
 
     @cached_property
     def shown(self) -> list[Series]:
         """The series, each with as many points as there is room for."""
-        most = max(2, min(_MAX_POINTS, _MAX_DRAWN // max(1, len(self.series))))
-        finite = [Series(s.label, s.group, [p for p in s.points if math.isfinite(p[1])]) for s in self.series]
-        return [Series(s.label, s.group, downsample(s.points, most)) for s in finite if s.points]
+        return [
+            Series(s.label, s.group, [s.points[n] for n in places])
+            for s, places in zip(self._finite, self._places, strict=True)
+        ]
+
+    @cached_property
+    def drawn(self) -> list[Series]:
+        """What the lines go through: as many points as are shown, at the same places."""
+        return [
+            Series(s.label, s.group, running_means(s.points, self.smoothed, places))
+            for s, places in zip(self._finite, self._places, strict=True)
+        ]
+
+    @property
+    def note(self) -> str:
+        """How the lines differ from the data."""
+        if not self.smoothed:
+            return ""
+        share = f"{self.smoothed:.0%}".replace("%", " %")
+        return f"Each line is a running mean over the last {share} of a run's steps; the data has the single steps too."
 
     @cached_property
     def groups(self) -> list[str]:
@@ -69,7 +88,7 @@ class LineChart:
     @property
     def lines(self) -> list[tuple[str, int, str]]:
         """(path, number of its colour, label) of every series."""
-        return [(self._path(s.points), self.color(s.group), s.label) for s in self.shown]
+        return [(self._path(s.points), self.color(s.group), s.label) for s in self.drawn]
 
     def color(self, group: str) -> int:
         return self.groups.index(group) % _COLORS
@@ -94,12 +113,25 @@ class LineChart:
         return [(s.label, x, y) for s in self.shown for x, y in downsample(s.points, most)]
 
     def csv(self) -> bytes:
-        """Every point that is drawn."""
+        """Every point that is drawn, and where lines are smoothed what they go through."""
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
-        writer.writerow(["run", self.x, self.y])
-        writer.writerows((s.label, x, y) for s in self.shown for x, y in s.points)
+        writer.writerow(["run", self.x, self.y, *([f"{self.y}, running mean"] if self.smoothed else [])])
+        for shown, drawn in zip(self.shown, self.drawn, strict=True):
+            for (x, y), (_, mean) in zip(shown.points, drawn.points, strict=True):
+                writer.writerow([shown.label, x, y, *([mean] if self.smoothed else [])])
         return text.getvalue().encode()
+
+    @cached_property
+    def _finite(self) -> list[Series]:
+        finite = [Series(s.label, s.group, [p for p in s.points if math.isfinite(p[1])]) for s in self.series]
+        return [series for series in finite if series.points]
+
+    @cached_property
+    def _places(self) -> list[list[int]]:
+        """Which points of each finite series there is room for."""
+        most = max(2, min(_MAX_POINTS, _MAX_DRAWN // max(1, len(self.series))))
+        return [downsample(range(len(s.points)), most) for s in self._finite]
 
     @cached_property
     def _x_range(self) -> tuple[float, float]:
@@ -108,7 +140,7 @@ class LineChart:
 
     @cached_property
     def _y_range(self) -> tuple[float, float]:
-        ys = [y for s in self.shown for _, y in s.points]
+        ys = [y for s in self.drawn for _, y in s.points]
         low, high = min(ys), max(ys)
         if low > 0:
             high = min(high, max(_HIGHEST * statistics.median(ys), low))
@@ -128,12 +160,20 @@ class LineChart:
         return max(0.0, _TOP + (high - value) / (high - low) * (HEIGHT - _TOP - _BOTTOM))
 
 
-def downsample(points: Sequence[Point], most: int) -> list[Point]:
+def downsample[T](points: Sequence[T], most: int) -> list[T]:
     """At most so many of the points, evenly, the first and the last among them."""
     if len(points) <= most:
         return list(points)
     step = (len(points) - 1) / (most - 1)
     return [points[round(i * step)] for i in range(most)]
+
+
+def running_means(points: Sequence[Point], share: float, places: Sequence[int]) -> list[Point]:
+    """The points at some places, with the mean of y over the last `share` of all points until there; at the beginning
+    over as many as there are."""
+    window = max(1, int(share * len(points)))
+    ys = [y for _, y in points]
+    return [(points[n][0], statistics.fmean(ys[max(0, n + 1 - window) : n + 1])) for n in places]
 
 
 def nice_ticks(low: float, high: float, count: int) -> list[float]:

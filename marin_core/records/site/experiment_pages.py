@@ -13,11 +13,14 @@ from marin_core.records.site.content import SiteContent
 from marin_core.records.site.experiments import ExperimentView, Run
 from marin_core.records.site.reading import file_bytes, loss_curve, table_as_csv
 from marin_core.records.site.render import Pages, SiteFile
+from marin_core.records.site.result_rows import result_rows
 from marin_core.store import ArtifactRecord, Store
 
 # More would be a thicket, and a page too large to open.
 MOST_CURVES = 40
 MOST_ROWS = 500
+# The loss of a step is that of a few sequences: curves as they are would hide each other.
+_SMOOTHED = 0.05
 _TABLES = "delphi/dataset"
 _RESULT = "result.json"
 _OWN_TABLES = ("runs", "curves")
@@ -50,6 +53,7 @@ def experiment_pages(pages: Pages, store: Store, views: Sequence[ExperimentView]
             "experiment.html.jinja",
             page,
             view=view,
+            result=result_rows(view.result.summary) if view.result else [],
             details=_details(store, view),
             chart=chart,
             curves=_CURVES,
@@ -68,21 +72,15 @@ def _details(store: Store, view: ExperimentView) -> Mapping[str, Any]:
 
 def _chart(store: Store, view: ExperimentView) -> LineChart | None:
     there = [run for run in view.runs if run.record is not None]
-    drawn = downsample_runs(there)
+    drawn = downsample(there, MOST_CURVES)
     with ThreadPoolExecutor(_PARALLEL_READS) as pool:
         curves = list(pool.map(lambda run: loss_curve(store, _made(run)), drawn))
     series = [
         Series(run.partition or run.name, _group(run), curve) for run, curve in zip(drawn, curves, strict=True) if curve
     ]
     title = "Training loss" if len(drawn) == len(there) else f"Training loss of {len(drawn)} of {len(there)} runs"
-    chart = LineChart(title, "step", "loss, nats per token", series)
+    chart = LineChart(title, "step", "loss, nats per token", series, smoothed=_SMOOTHED)
     return chart if chart.shown else None
-
-
-def downsample_runs(runs: Sequence[Run]) -> list[Run]:
-    """At most so many as can be told apart, evenly."""
-    chosen = downsample([(n, n) for n in range(len(runs))], MOST_CURVES)
-    return [runs[int(n)] for n, _ in chosen]
 
 
 def _made(run: Run) -> ArtifactRecord:

@@ -16,6 +16,11 @@ if TYPE_CHECKING:
     from jinja2 import Environment
 
 NOTHING = "–"
+# Wide tables are scrolled, not the page.
+_TABLE_BEGINS = (
+    '<div class="scroll" tabindex="0" role="region" aria-label="Table in the text">'
+    '<table><caption class="unseen">Table in the text</caption>'
+)
 _LONGEST = 2000
 
 
@@ -139,7 +144,12 @@ def prose(markdown: str, level: int = 3) -> Any:
     from markupsafe import Markup
 
     parser = MarkdownIt("commonmark", {"html": False}).enable("table").disable("image")
+    parser.add_render_rule("table_open", lambda *_: _TABLE_BEGINS)
+    parser.add_render_rule("table_close", lambda *_: "</table></div>\n")
     tokens = parser.parse(markdown)
+    for token in tokens:
+        if token.type == "th_open":
+            token.attrSet("scope", "col")
     headings = [token for token in tokens if token.type in ("heading_open", "heading_close")]
     _renumber([token for token in headings if token.type == "heading_open"], level)
     opened = None

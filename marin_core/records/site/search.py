@@ -50,6 +50,6 @@ def _failures(pages: Pages) -> dict[str, object]:
     rows = []
     for outcome in pages.content.failed[:MOST_FAILURES]:
         exit_class = outcome.exit_class.value if outcome.exit_class else outcome.status
-        numbers = (classes.setdefault(exit_class, len(classes)), reasons.setdefault(outcome.reason, len(reasons)))
+        numbers = (classes.setdefault(exit_class, len(classes)), reasons.setdefault(outcome.cause, len(reasons)))
         rows.append([outcome.label, *numbers, outcome.record])
     return {"reasons": list(reasons), "classes": list(classes), "rows": rows}
