@@ -1,14 +1,12 @@
 """How an asset gets its artifact: reused if committed, built here if light, else as a job that is followed."""
 
-import shlex
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from functools import cached_property
-from pathlib import Path
 
 import dagster as dg
 
+from marin_assets.command_line import typed_command
 from marin_assets.following import JobEnd, run_jobs
 from marin_assets.guards import refuse_emptied_inputs
 from marin_assets.issues import issue_metadata
@@ -34,11 +32,6 @@ from marin_core.jobs.estimate import check_fits, estimate, refuse_too_many_flops
 from marin_core.profile import Profile
 from marin_core.store import Artifact, ArtifactRecord, ArtifactSpec, Store
 from marin_core.tasks import TASKS
-
-
-def typed_command() -> str:
-    """What a person typed to start this process."""
-    return shlex.join([*(Path(name).name for name in sys.orig_argv[1:2]), *sys.orig_argv[2:]])
 
 
 class Lab:

@@ -3,9 +3,10 @@
 With a daemon the sensors do it (`sensors.py`); without one, `install` lets the command that ran do it at its end.
 """
 
+import contextlib
 import functools
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +14,7 @@ import dagster as dg
 
 from marin_assets import run_tags
 from marin_assets.run_outcomes import run_outcomes
-from marin_core.errors import in_one_line
+from marin_core.errors import MarinError, in_one_line
 from marin_core.profile import Profile
 from marin_core.records.outcomes import record_run
 from marin_core.store import Store
@@ -52,21 +53,31 @@ class Recorder:
             return None
         return record_run_outcomes(instance, run_id, self.store)
 
-    def catch_up(self, instance: dg.DagsterInstance) -> list[str]:
+    def catch_up(self, instance: dg.DagsterInstance, held: Container[str] | None = None) -> list[str]:
         """Record those of the newest runs that nobody has recorded; returns their ids. Runs whose process is gone are
-        marked as ended first."""
+        marked as ended first. Where the fingerprints of all records that the store holds are given as `held`, what was
+        recorded and is not among them, because somebody deleted it, is recorded again.
+
+        Raises:
+            MarinError: the store cannot be written, or what one of them did cannot be read; the others are recorded.
+        """
         self.end_the_dead(instance)
         records = instance.get_run_records(dg.RunsFilter(statuses=ENDED), limit=_NEWEST)
-        missed = [record.dagster_run for record in records if self._is_to_do(record.dagster_run)]
-        for run in reversed(missed[:_AT_ONCE]):
-            record_run_outcomes(instance, run.run_id, self.store)
-        return [run.run_id for run in missed[:_AT_ONCE]]
+        to_do = [record.dagster_run.run_id for record in records if self._is_to_do(record.dagster_run, held)]
+        missed = to_do[:_AT_ONCE]
+        unreadable: list[str] = []
+        for run_id in reversed(missed):
+            with skipping_unreadable(run_id, unreadable.append):
+                record_run_outcomes(instance, run_id, self.store)
+        if unreadable:
+            raise MarinError("; ".join(unreadable))
+        return missed
 
     def end_the_dead(self, instance: dg.DagsterInstance) -> list[str]:
         """Mark runs as ended that Dagster takes to be at work, and whose process on this host is gone; returns their
         ids."""
         at_work = instance.get_runs(dg.RunsFilter(statuses=_AT_WORK))
-        dead = [run for run in at_work if self._is_to_do(run) and run_tags.process_is_gone(run.tags)]
+        dead = [run for run in at_work if self._is_to_do(run) and run_tags.process_is_gone(run_tags.own_tags(run))]
         for run in dead:
             if run.status is dg.DagsterRunStatus.CANCELING:
                 instance.report_run_canceled(run, GONE)
@@ -74,13 +85,24 @@ class Recorder:
                 instance.report_run_failed(run, GONE)
         return [run.run_id for run in dead]
 
-    def _is_to_do(self, run: dg.DagsterRun) -> bool:
-        if run.tags.get(run_tags.RECORDED):
+    def _is_to_do(self, run: dg.DagsterRun, held: Container[str] | None = None) -> bool:
+        recorded = run_tags.own_tags(run).get(run_tags.RECORDED)
+        if recorded and (held is None or recorded == _NOTHING or recorded in held):
             return False
         if run_tags.STORE in run.tags:
             return run.tags[run_tags.STORE] == self.root
         # It ended before any step of it began, or is none of ours.
         return bool(run.asset_selection) and run.asset_selection <= self.keys
+
+
+@contextlib.contextmanager
+def skipping_unreadable(run_id: str, tell: Callable[[str], object]) -> Iterator[None]:
+    """Go on where the events of a run say what nobody expected, and `tell` so in one line: it must not keep the others
+    from being recorded. A store or a database that is away is an error still."""
+    try:
+        yield
+    except (AttributeError, LookupError, TypeError, ValueError) as error:
+        tell(f"run {run_id} cannot be recorded: {in_one_line(error)}")
 
 
 def record_run_outcomes(instance: dg.DagsterInstance, run_id: str, store: Store) -> str:
@@ -94,7 +116,7 @@ def record_run_outcomes(instance: dg.DagsterInstance, run_id: str, store: Store)
     outcomes = run_outcomes(instance, run, store)
     # Of a run that only found what was there, there is nothing to say.
     recorded = record_run(store, run_id, outcomes).fingerprint if outcomes else _NOTHING
-    instance.add_run_tags(run_id, {run_tags.RECORDED: recorded})
+    instance.add_run_tags(run_id, {run_tags.RUN: run_id, run_tags.RECORDED: recorded})
     return recorded
 
 
@@ -121,4 +143,4 @@ def _catch_up_or_warn(recorder: Callable[[], Recorder], instance: dg.DagsterInst
     try:
         recorder().catch_up(instance)
     except Exception as error:  # whatever it is must not hide what became of the run itself
-        print(f"what this run came to is not recorded yet: {in_one_line(error)}", file=sys.stderr)
+        print(f"what runs came to is not all recorded yet: {in_one_line(error)}", file=sys.stderr)

@@ -4,7 +4,8 @@ from typing import Any
 
 import dagster as dg
 
-from marin_assets.lab import Lab, typed_command
+from marin_assets.command_line import typed_command
+from marin_assets.lab import Lab
 from marin_assets.run_tags import tag_run
 from marin_core.errors import MarinError
 from marin_core.profile import load_profile
@@ -25,6 +26,7 @@ class LabResource(dg.ConfigurableResource):  # type: ignore[type-arg]
                     store=profile.place.store,
                     profile=profile.name,
                     command=typed_command(),
+                    steps_are_processes=profile.place.concurrent_assets > 1,
                 )
             self._lab = Lab(profile, context.run.run_id if context.run else None)
             self._lab.store.check_writable()

@@ -71,11 +71,11 @@ class _Base:
     """What all rows of a run have in common."""
 
     def __init__(self, run: dg.DagsterRun):
-        tags = run.tags
-        dirty = tags.get(run_tags.DIRTY)
+        tags = run_tags.own_tags(run)
+        dirty = tags.get(run_tags.DIRTY) or None
         self._common = {
             "dagster_run": run.run_id,
-            "commit": tags.get(run_tags.COMMIT),
+            "commit": tags.get(run_tags.COMMIT) or None,
             "dirty": None if dirty is None else dirty == "true",
             "command": tags.get(run_tags.COMMAND),
             "user": tags.get(run_tags.USER),
@@ -198,7 +198,9 @@ def _add_unfinished(
     record = instance.get_run_record_by_id(run.run_id)
     now = _time(record.end_time or record.update_timestamp.timestamp()) if record else _time(0)
     cancelled = run.status is dg.DagsterRunStatus.CANCELED
-    exit_class, reason = (ExitClass.CANCELLED, "the run was cancelled") if cancelled else _run_failure(last)
+    exit_class, reason = (
+        (ExitClass.CANCELLED, "the run was cancelled") if cancelled else _run_failure(instance, run, last)
+    )
     status = "cancelled" if cancelled else "failed"
     for place, known in read.running.items():
         far = how_far(store, place[0], known["fingerprint"])
@@ -221,14 +223,25 @@ def _add_unfinished(
             )
 
 
-def _run_failure(last: EventLogEntry | None) -> tuple[ExitClass, str]:
+def _run_failure(instance: dg.DagsterInstance, run: dg.DagsterRun, last: EventLogEntry | None) -> tuple[ExitClass, str]:
     event = last.get_dagster_event() if last else None
     error = event.job_failure_data.error if event and event.event_specific_data else None
     if error:
         # The lab could not be opened: what it needs of the place was not there.
         opening = error.cls_name and "Resource" in error.cls_name
         return ExitClass.INFRASTRUCTURE if opening else _of_error(_root(error)), _one_line(_root(error))
-    return ExitClass.INFRASTRUCTURE, (event.message if event else None) or "the process that ran it is gone"
+    said = _end_of_process(instance, run) or (event.message if event else None)
+    return ExitClass.INFRASTRUCTURE, said or "the process that ran it is gone"
+
+
+def _end_of_process(instance: dg.DagsterInstance, run: dg.DagsterRun) -> str | None:
+    """How the process of a run ended, where the code server that had started it saw that. The failure that it reports
+    then says only that somebody marked the run as failed."""
+    for entry in reversed(instance.all_logs(run.run_id, of_type=Type.ENGINE_EVENT)):
+        _, found, how = entry.message.partition(f"Run execution process for {run.run_id} ")
+        if found:
+            return f"the process that ran it {how.split('. ')[0].removesuffix('.')}"
+    return None
 
 
 def _of_error(error: SerializableErrorInfo) -> ExitClass:

@@ -2,7 +2,6 @@
 
 import multiprocessing
 import os
-import shlex
 import socket
 from collections.abc import Mapping
 
@@ -11,6 +10,8 @@ import dagster as dg
 from marin_core.store import Provenance
 from marin_core.store.lease import machine, process_started
 
+# The run that the others were written on.
+RUN = "marin/run"
 STORE = "marin/store"
 PROFILE = "marin/profile"
 COMMIT = "marin/commit"
@@ -22,19 +23,40 @@ PROCESS = "marin/process"
 # Set once the run's outcomes are recorded; its value names the record.
 RECORDED = "marin/recorded"
 
-# Dagster starts its own run workers with a description of the run as an argument of kilobytes.
-_LONGEST_ARGUMENT = 200
 
-
-def tag_run(instance: dg.DagsterInstance, run: dg.DagsterRun, *, store: str, profile: str, command: str) -> None:
-    """Write on a run what its outcomes will say of it, unless a step of it has done so."""
-    if PROCESS in run.tags:
+def tag_run(
+    instance: dg.DagsterInstance,
+    run: dg.DagsterRun,
+    *,
+    store: str,
+    profile: str,
+    command: str,
+    steps_are_processes: bool,
+) -> None:
+    """Write on a run what its outcomes will say of it, unless a step of it has done so. `steps_are_processes` says
+    that each step has a process of its own, whose parent is the run's."""
+    if PROCESS in own_tags(run):
         return
-    here = Provenance.of(started="", ended="", command=shortened_command(command), dagster_run=run.run_id, retries=0)
-    tags = {STORE: store, PROFILE: profile, COMMAND: here.command, HOST: here.host, USER: here.user}
-    if here.commit:
-        tags |= {COMMIT: here.commit, DIRTY: str(bool(here.dirty)).lower()}
-    instance.add_run_tags(run.run_id, tags | {PROCESS: _this_process()})
+    here = Provenance.of(started="", ended="", command=command, dagster_run=run.run_id, retries=0)
+    tags = {
+        RUN: run.run_id,
+        STORE: store,
+        PROFILE: profile,
+        COMMAND: here.command,
+        HOST: here.host,
+        USER: here.user,
+        COMMIT: here.commit or "",
+        DIRTY: str(bool(here.dirty)).lower() if here.commit else "",
+        PROCESS: _process(steps_are_processes),
+        RECORDED: "",
+    }
+    instance.add_run_tags(run.run_id, {name: value for name, value in tags.items() if value or name in run.tags})
+
+
+def own_tags(run: dg.DagsterRun) -> Mapping[str, str]:
+    """The tags of a run if they were written on it, else none: Dagster copies those of a run to every run that
+    executes it again."""
+    return run.tags if run.tags.get(RUN) == run.run_id else {}
 
 
 def process_is_gone(tags: Mapping[str, str]) -> bool:
@@ -49,17 +71,8 @@ def process_is_gone(tags: Mapping[str, str]) -> bool:
     return on.split(" ")[0] != machine().split(" ")[0]
 
 
-def shortened_command(command: str) -> str:
-    """A command without the arguments that no person wrote."""
-    try:
-        words = shlex.split(command)
-    except ValueError:
-        words = command.split()
-    return shlex.join(word if len(word) <= _LONGEST_ARGUMENT else "…" for word in words)
-
-
-def _this_process() -> str:
-    # Where each step has a process of its own, the run is that which started it.
-    parent = multiprocessing.parent_process()
+def _process(steps_are_processes: bool) -> str:
+    # A run of a code server has a parent too: the server, which outlives it.
+    parent = multiprocessing.parent_process() if steps_are_processes else None
     pid = parent.pid if parent and parent.pid else os.getpid()
     return f"{pid} {process_started(pid)} {machine()}"

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 import dagster as dg
 
-from marin_assets.recording import ENDED, Recorder
+from marin_assets.recording import ENDED, Recorder, skipping_unreadable
 
 _WATCHED = {"success": dg.DagsterRunStatus.SUCCESS, "cancellation": dg.DagsterRunStatus.CANCELED}
 _CATCH_UP_SECONDS = 60
@@ -59,7 +59,6 @@ def _missed(recorder: Recorder) -> dg.SensorDefinition:
     )
     def record(context: dg.SensorEvaluationContext) -> dg.SkipReason:
         dead = recorder.end_the_dead(context.instance)
-        missed = [run_id for run_id in dead if recorder.record(context.instance, run_id)]
         # The cursor is the time of the last change that was looked at; a change as fresh as these may not be seen yet.
         ended = context.instance.get_run_records(
             dg.RunsFilter(
@@ -71,10 +70,13 @@ def _missed(recorder: Recorder) -> dg.SensorDefinition:
             order_by="update_timestamp",
             ascending=True,
         )
-        for record in ended:
-            if recorder.record(context.instance, record.dagster_run.run_id):
-                missed.append(record.dagster_run.run_id)
-            context.update_cursor(record.update_timestamp.isoformat())
+        missed = []
+        for run_id in [*dead, *(record.dagster_run.run_id for record in ended)]:
+            with skipping_unreadable(run_id, context.log.error):
+                if recorder.record(context.instance, run_id):
+                    missed.append(run_id)
+        if ended:
+            context.update_cursor(ended[-1].update_timestamp.isoformat())
         return dg.SkipReason(f"recorded {len(missed)} runs that nobody saw end" if missed else "nothing was missed")
 
     return record

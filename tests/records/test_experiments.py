@@ -2,6 +2,7 @@
 
 import dataclasses
 import io
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -73,6 +74,24 @@ def test_a_declaration_that_contradicts_itself_is_one_line(
         with_experiment(KnownLab(tmp_path), **changes)
     assert complaint in str(refused.value)
     assert "\n" not in str(refused.value)
+
+
+def test_two_experiments_cannot_call_different_runs_alike(tmp_path: Path) -> None:
+    """The outcome of one would pass for that of the other."""
+    lab = KnownLab(tmp_path)
+    (declared,) = [experiment for experiment in EXPERIMENTS if experiment.id == ID]
+    assert declared.arms
+    arms = declared.arms
+
+    def one_arm_in_float16(ladder: Sequence[TrainPlan]) -> dict[str, list[TrainPlan]]:
+        plans = {arm: list(found) for arm, found in arms(ladder).items()}
+        return plans | {"adamw": [dataclasses.replace(plan, precision="f16") for plan in plans["adamw"]]}
+
+    same = dataclasses.replace(declared, id="the_same_runs")
+    assert LabGraph(lab.graph.scale, lab.graph.hub, (declared, same)).experiments
+    other = dataclasses.replace(declared, id="other_runs", arms=one_arm_in_float16)
+    with pytest.raises(MarinError, match=f"are called .*-adamw, one of experiment {ID} and one of other_runs"):
+        _ = LabGraph(lab.graph.scale, lab.graph.hub, (declared, other)).experiments
 
 
 def test_a_ladder_s_plan_is_the_ladder_s_run(tmp_path: Path) -> None:

@@ -189,7 +189,7 @@ def test_a_record_that_cannot_be_written_hides_nothing_of_the_run(copy: LabEnvir
     (copy.store / "records").write_text("in the way")
     result = copy.materialize("delphi/recipe")
     assert result.returncode == 0, result.stderr
-    assert "what this run came to is not recorded yet" in result.stderr
+    assert "what runs came to is not all recorded yet" in result.stderr
     (copy.store / "records").unlink()
     # Once it can be written, the next command makes up for it.
     assert copy.materialize("delphi/recipe").returncode == 0

@@ -1,12 +1,17 @@
 """What is written on a run as it begins, and what it says later of the process that it ran in."""
 
+import multiprocessing
+import os
 import subprocess
 import sys
+from pathlib import Path
 
+import dagster as dg
 import pytest
 
 from marin_assets import run_tags
-from marin_assets.run_tags import process_is_gone, shortened_command
+from marin_assets.command_line import readable, typed_command
+from marin_assets.run_tags import process_is_gone, tag_run
 from marin_core.store.lease import process_started
 from tests.conftest import REPOSITORY
 
@@ -15,7 +20,8 @@ import dagster as dg, sys
 from marin_assets.run_tags import tag_run
 instance = dg.DagsterInstance.ephemeral()
 run = instance.create_run_for_job(dg.job(name="empty")(lambda: None))
-tag_run(instance, run, store="s", profile="p", command="dagster asset materialize --select 'delphi/*'")
+command = "dagster asset materialize --select 'delphi/*'"
+tag_run(instance, run, store="s", profile="p", command=command, steps_are_processes=False)
 for name, value in instance.get_run_by_id(run.run_id).tags.items():
     if name.startswith("marin/"):
         print(name, value, sep="=")
@@ -61,7 +67,39 @@ def test_after_a_reboot_no_process_is_left(tagging: "subprocess.Popen[str]") -> 
     assert not process_is_gone(tags | {run_tags.PROCESS: " ".join([pid, started, boot, "pid:[1]"])})
 
 
-def test_what_dagster_adds_to_a_command_is_left_out() -> None:
-    typed = "dagster asset materialize --select 'delphi/*'"
-    assert shortened_command(typed) == typed
-    assert shortened_command(f"dagster api execute_run '{'x' * 5000}'") == "dagster api execute_run '…'"
+def tag_in_a_child(home: str, run_id: str, steps_are_processes: bool) -> None:
+    """Tag a run in a process that Python's multiprocessing started, as a code server's runs are and a run's steps."""
+    with dg.DagsterInstance.from_config(home) as instance:
+        run = instance.get_run_by_id(run_id)
+        assert run
+        command = typed_command()
+        tag_run(instance, run, store="s", profile="p", command=command, steps_are_processes=steps_are_processes)
+
+
+@pytest.mark.parametrize("steps_are_processes", [False, True])
+def test_the_process_of_a_run_is_its_own_and_not_that_of_a_step_or_a_server(
+    tmp_path: Path, steps_are_processes: bool
+) -> None:
+    with dg.instance_for_test(temp_dir=str(tmp_path)) as instance:
+        run = instance.create_run_for_job(dg.job(name="empty")(lambda: None))
+        child = multiprocessing.get_context("spawn").Process(
+            target=tag_in_a_child, args=(str(tmp_path), run.run_id, steps_are_processes)
+        )
+        child.start()
+        child.join()
+        tagged = instance.get_run_by_id(run.run_id)
+    assert tagged
+    pid = int(tagged.tags[run_tags.PROCESS].split()[0])
+    assert pid == (os.getpid() if steps_are_processes else child.pid)
+    # Nobody typed the command of such a process: it is that of the one it was started from.
+    assert tagged.tags[run_tags.COMMAND] == typed_command()
+    assert "pytest" in tagged.tags[run_tags.COMMAND]
+
+
+def test_a_command_is_what_a_person_typed() -> None:
+    typed = ["/usr/bin/python3", "/lab/.venv/bin/dagster", "asset", "materialize", "--select", "delphi/*"]
+    assert readable(typed) == "dagster asset materialize --select 'delphi/*'"
+    assert readable(["python", "-m", "dagster", "asset", "list"]) == "dagster asset list"
+    # What Dagster starts has arguments that nobody reads.
+    assert readable(["python", "-m", "dagster", "api", "grpc", "--socket", "/tmp/s"]) == "dagster api grpc …"
+    assert readable(["python", "/usr/bin/dagster", "api", "execute_run", "x" * 5000]) == "dagster api execute_run …"
