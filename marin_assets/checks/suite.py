@@ -35,6 +35,6 @@ FORECAST_CAME_FIRST = Check(
 )
 EXPERIMENT_WAS_REGISTERED_FIRST = Check(
     "forecast_came_first",
-    "The forecast was registered before any of the experiment's runs began.",
+    "The forecast was registered before all runs of one of the compared arms, or of the suite's held-out runs, began.",
     _experiment_was_registered_first,
 )

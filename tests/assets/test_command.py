@@ -62,6 +62,9 @@ def test_the_literal_command_runs_the_whole_pipeline(finished_lab: LabEnvironmen
     built = records(finished_lab)
     # Evaluation text is held against the training text; its tokens are for whoever asks for them. So are publications.
     left = {"tokenized/language_reference", "publish/dataset"}
+    # What is believed of the suite is registered before it runs; what else belongs to experiments is for who asks.
+    of_experiments = {spec.name for spec in graph().unpartitioned() if spec.name.startswith("experiments/")}
+    left |= of_experiments - {"experiments/laptop_ladder/registration"}
     assert {spec.name for spec in graph().unpartitioned()} - set(built) == left
     assert {f"{name} {key}" for name in (CHECKPOINTS, EVALS) for key in RUNS} <= set(built)
     verdict = built["delphi/verdict"].summary
