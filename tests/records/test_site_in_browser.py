@@ -76,7 +76,10 @@ def page(browser: Browser) -> Iterator[Page]:
     wrong: list[str] = []
     opened.on("console", lambda message: wrong.append(message.text) if message.type in ("error", "warning") else None)
     opened.on("pageerror", lambda error: wrong.append(str(error)))
-    opened.on("requestfailed", lambda request: wrong.append(request.url))
+    # Leaving a page ends what it still loads.
+    opened.on(
+        "requestfailed", lambda r: None if r.failure == "net::ERR_ABORTED" else wrong.append(f"{r.failure} {r.url}")
+    )
     opened.on("request", lambda request: None if request.url.startswith("file:") else wrong.append(request.url))
     yield opened
     context.close()
