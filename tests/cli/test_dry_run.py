@@ -77,7 +77,7 @@ def commit_all(lab: Path, spec: ArtifactSpec, forecast: Candidate) -> None:
 
 def test_an_empty_store_needs_every_data_stage_every_run_and_the_held_out_run(lab: Path) -> None:
     graph = graph_of(lab)
-    rest = ("mixture/", "delphi/", "publish/")
+    rest = ("mixture/", "delphi/", "publish/", "experiments/")
     stages = {spec.name for spec in graph.unpartitioned() if not spec.name.startswith(rest)}
     runs = {spec.label for spec in graph.cells.values()}
     evaluations = {spec.label for run in graph.cells.values() for spec in graph.evaluations(run).values()}
