@@ -9,6 +9,7 @@ from marin_core.graph.specs import artifact
 from marin_core.recipes import TrainPlan
 from marin_core.records.experiment import DifferenceForecast, Experiment
 from marin_core.records.outcome import Outcome
+from marin_core.records.retrospective import look
 from marin_core.records.verdicts import Ruling
 from marin_core.store import ArtifactSpec
 
@@ -35,7 +36,7 @@ class ExperimentArtifacts:
         inputs = {REGISTRATION_ROLE: self.registration}
         if self.result is not None:
             inputs[RESULT_ROLE] = self.result
-        config = {"ruling": ruling.to_json(), "prose": self.experiment.prose}
+        config = {"ruling": ruling.to_json(), "prose": self.experiment.prose, "look": look()}
         if failed:
             rows = [{**outcome.to_json(), "reason": outcome.cause} for outcome in failed]
             config["failed"] = [{name: row[name] for name in _TOLD_OF_FAILURES} for row in rows]

@@ -1,5 +1,6 @@
 """The retrospective of an experiment in Markdown: what is known, and in between what people wrote."""
 
+import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,6 +10,7 @@ from marin_core.markdown import cell, template
 from marin_core.records.experiment import forecast_of
 from marin_core.records.outcome import ExitClass
 from marin_core.store import ArtifactRecord
+from marin_core.store.spec import digest
 
 _TEMPLATE = Path(__file__).with_name("retrospective.md.jinja")
 _NONE = "–"
@@ -82,3 +84,9 @@ def _loss(value: float | None) -> str:
 
 def _setting(value: Any) -> str:
     return _NONE if value is None else f"{value:.6g}" if isinstance(value, float) else cell(value)
+
+
+@functools.cache
+def look() -> str:
+    """Digest of the template: who changes it does not read the old report for long."""
+    return digest(_TEMPLATE.read_text())
