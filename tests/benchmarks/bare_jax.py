@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from marin_core.recipes import TrainPlan
+from marin_core.recipes import AdamHParams, TrainPlan
 
 # Arrays by name, those of the layers under `layers`.
 Params = Any
@@ -149,6 +149,7 @@ def rotations(length: int, head_dim: int) -> tuple[jax.Array, jax.Array]:
 def optimizer(plan: TrainPlan) -> optax.GradientTransformation:
     """AdamH and Adam on their groups, gradients clipped by the norm of each group."""
     settings = plan.optimizer
+    assert isinstance(settings, AdamHParams)
     clip = optax.clip_by_global_norm(settings.max_grad_norm)
     adam = optax.scale_by_adam(settings.beta1, settings.beta2, settings.epsilon)
     groups: dict[Hashable, optax.GradientTransformation] = {

@@ -23,6 +23,7 @@ from marin_core.graph import LabGraph
 from marin_core.graph.specs import artifact
 from marin_core.jobs.events import StreamEvents
 from marin_core.jobs.parts import Alone
+from marin_core.jobs.spec import FailureClass
 from marin_core.profile import load_profile
 from marin_core.recipes import TrainPlan
 from marin_core.store import ArtifactSpec, Store
@@ -128,8 +129,8 @@ class TimedEvents(StreamEvents):
         super().report(progress)
         self.steps.took(progress.loss)
 
-    def failed(self, error: str) -> None:
-        super().failed(error)
+    def failed(self, error: str, failure: FailureClass = FailureClass.REFUSED) -> None:
+        super().failed(error, failure)
         self.error = error
 
 
