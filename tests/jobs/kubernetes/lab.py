@@ -61,7 +61,8 @@ class Lab:
         return [item.metadata.name for item in (*jobs, *pods)]
 
     def assert_nothing_is_left(self) -> None:
-        until(lambda: not self.left(), 20, lambda: self.left())
+        # Deleting them is the cluster's work, which a loaded machine does when it comes to it.
+        until(lambda: not self.left(), 60, lambda: self.left())
 
 
 def until(met: Callable[[], object], seconds: float = 60, said: Callable[[], object] = lambda: "") -> None:

@@ -38,7 +38,7 @@ def run(lab: Lab, *attempts: list, **more: Any) -> tuple[JobSpec, JobStatus, lis
 def assert_nothing_is_left(lab: Lab) -> None:
     lab.assert_nothing_is_left()
     # The garbage collector of this cluster knows of a new kind only after half a minute.
-    until(lambda: not sets_of(lab), 40, lambda: sets_of(lab))
+    until(lambda: not sets_of(lab), 120, lambda: sets_of(lab))
 
 
 def sets_of(lab: Lab) -> list[str]:
