@@ -44,6 +44,9 @@ def ended(code: str, limit: int | None = None) -> tuple[int, tuple[str, ...]]:
     """The exit code and the lines of a Python process that runs `code`, with so many bytes of memory."""
 
     def limited() -> None:
+        # Whatever an earlier test of this process has made of it.
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])
         if limit:
             resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
 
