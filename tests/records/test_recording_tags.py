@@ -93,7 +93,7 @@ def test_the_process_of_a_run_is_its_own_and_not_that_of_a_step_or_a_server(
     assert pid == (os.getpid() if steps_are_processes else child.pid)
     # Nobody typed the command of such a process: it is that of the one it was started from.
     assert tagged.tags[run_tags.COMMAND] == typed_command()
-    assert "pytest" in tagged.tags[run_tags.COMMAND]
+    assert "multiprocessing" not in tagged.tags[run_tags.COMMAND]
 
 
 def test_a_command_is_what_a_person_typed() -> None:
