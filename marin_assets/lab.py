@@ -30,7 +30,7 @@ from marin_core.graph.placement import job_of
 from marin_core.jobs import JobFailed, JobSpec, JobState, Launcher, open_launcher
 from marin_core.jobs.estimate import check_fits, estimate, refuse_too_many_flops
 from marin_core.profile import Profile
-from marin_core.store import Artifact, ArtifactRecord, ArtifactSpec, Store
+from marin_core.store import ArtifactRecord, ArtifactSpec, Store
 from marin_core.tasks import TASKS
 
 
@@ -150,13 +150,12 @@ class Lab:
             context.log_event(finished_job(self._ended[spec.fingerprint], record))
 
     def _metadata(self, record: ArtifactRecord, reused: bool) -> Mapping[str, dg.MetadataValue]:
-        url = f"{self.store.root}/{record.name}/{record.fingerprint}"
-        artifact = Artifact(record, url, self.store.fs)
+        artifact = self.store.opened(record)
         images = image_metadata(artifact, record.summary.get("figures", []))
         about = table_metadata(artifact) | issue_metadata(self.graph, record)
         job = end_metadata(self._ended[record.fingerprint]) if record.fingerprint in self._ended else {}
         made = {} if reused else {"began": dg.MetadataValue.text(record.provenance.started)} | _last_step(record)
-        return artifact_metadata(record, url, reused=reused) | about | made | job | images
+        return artifact_metadata(record, artifact.url, reused=reused) | about | made | job | images
 
     def _build(
         self,

@@ -90,7 +90,8 @@ def _retrospective_asset(made: ExperimentArtifacts) -> dg.AssetsDefinition:
 def _train_missing(context: dg.AssetExecutionContext, lab: Lab, made: ExperimentArtifacts) -> None:
     """Train the runs of the arms that are not in the store; those that are cells of the ladder are seen there too."""
     wanted = [run for runs in made.runs.values() for run in runs]
-    missing = [run for run in wanted if lab.store.current(run) is None]
+    found = lab.store.all_current(wanted)
+    missing = [run for run in wanted if found[run.fingerprint] is None]
     if not missing:
         return
     refuse_unrequested_work(context)

@@ -7,7 +7,7 @@ from marin_assets.keys import asset_key, group
 from marin_assets.recording import Recorder
 from marin_assets.resources import LabResource
 from marin_core.graph import LabGraph
-from marin_core.records.outcomes import TABLE, commit_table, recorded, table_spec
+from marin_core.records.outcomes import RUNS, TABLE, commit_table, table_spec
 
 _CODE_VERSION = "1"
 
@@ -26,7 +26,7 @@ def assets(graph: LabGraph) -> list[dg.AssetsDefinition]:
         with plain_errors():
             store = lab.lab.store
             recorder = Recorder(store.root, frozenset(context.repository_def.asset_graph.get_all_asset_keys()))
-            caught_up = recorder.catch_up(context.instance, held=frozenset(recorded(store)))
+            caught_up = recorder.catch_up(context.instance, held=frozenset(store.fingerprints(RUNS)))
             if caught_up:
                 context.log.info(f"recorded {len(caught_up)} runs that were not recorded yet")
             spec = table_spec(store)

@@ -1,7 +1,6 @@
 """Checks of the stages of a source, from its files to the documents that are tokenized."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from marin_assets.checks.check import Check, Finding
 from marin_assets.columns import TABLES, Table
@@ -26,7 +25,8 @@ def checks_of(made: SourceArtifacts, stage: str) -> Sequence[Check]:
 
 def _files_are_complete(lab: Lab, spec: ArtifactSpec) -> Finding:
     artifact = lab.store.artifact(spec)
-    there = _sizes(artifact)
+    folder = f"{spec.name}/{spec.fingerprint}/"
+    there = {path.removeprefix(folder): size for path, size in lab.store.objects.list(folder)}
     recorded = {entry.path: entry.size for entry in artifact.record.files}
     wrong = [path for path, size in recorded.items() if there.get(path) != size]
     numbers = {"files": len(recorded), "bytes": sum(recorded.values()), "wrong": len(wrong)}
@@ -66,14 +66,6 @@ def _retention(source: str, stage: str) -> Check:
         look,
         blocking=True,
     )
-
-
-def _sizes(artifact: Artifact) -> dict[str, int]:
-    """The sizes of an artifact's files as they are, by their paths in it."""
-    listed: Mapping[str, Mapping[str, Any]] = artifact.fs.find(artifact.url, detail=True)  # type: ignore[assignment]
-    paths = {f"/{path.lstrip('/')}": entry for path, entry in listed.items()}
-    root = f"/{str(artifact.fs._strip_protocol(artifact.url)).strip('/')}/"
-    return {path.removeprefix(root): int(entry["size"]) for path, entry in paths.items()}
 
 
 def _spread(parts: list[str]) -> list[str]:

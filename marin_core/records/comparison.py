@@ -1,10 +1,11 @@
 """The arms of an experiment held against each other, and against what was forecast of their difference."""
 
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from marin_core.records.difference import leaves
 from marin_core.records.experiment import DifferenceForecast
 
 
@@ -111,15 +112,7 @@ def _all_later(rows: Sequence[Mapping[str, Any]], arms: Sequence[str], registere
 
 def differing_settings(plans: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
     """By the name of a setting that is not the same in all plans, its value in each arm; None where it has none."""
-    flat = {arm: dict(_flat(plan)) for arm, plan in plans.items()}
+    flat = {arm: dict(leaves(plan)) for arm, plan in plans.items()}
     names = list(dict.fromkeys(name for settings in flat.values() for name in settings))
     values = {name: {arm: settings.get(name) for arm, settings in flat.items()} for name in names}
     return {name: of_arms for name, of_arms in values.items() if len({repr(v) for v in of_arms.values()}) > 1}
-
-
-def _flat(plan: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    for name, value in plan.items():
-        if isinstance(value, Mapping):
-            yield from _flat(value, f"{prefix}{name}.")
-        else:
-            yield f"{prefix}{name}", value

@@ -1,7 +1,7 @@
 """Why two artifacts of one name are not the same: the fields that differ by themselves, found below all those that
 differ only because an input does."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -129,3 +129,13 @@ def numbered(value: Any) -> Any:
     if isinstance(value, list) and value and all(isinstance(inner, Mapping) for inner in value):
         return {str(position): numbered(inner) for position, inner in enumerate(value)}
     return value
+
+
+def leaves(value: Mapping[str, Any], prefix: str = "", *, empty: bool = False) -> Iterator[tuple[str, Any]]:
+    """The dotted name and the value of every leaf of a nested mapping; lists are leaves, and if `empty` so is a mapping
+    of nothing."""
+    for name, inner in value.items():
+        if not isinstance(inner, Mapping) or (empty and not inner):
+            yield f"{prefix}{name}", inner
+        else:
+            yield from leaves(inner, f"{prefix}{name}.", empty=empty)

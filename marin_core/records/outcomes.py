@@ -14,7 +14,6 @@ from marin_core.records.committed import commit_record, record_spec
 from marin_core.records.outcome import Outcome
 from marin_core.store import ArtifactRecord, ArtifactSpec, Store, StoreError
 from marin_core.store.spec import canonical_json, digest
-from marin_core.store.store import RECORD
 
 RUNS = "records/runs"
 TABLE = "records/outcomes"
@@ -50,7 +49,7 @@ def correction_config(outcome: Outcome) -> dict[str, str | None]:
 
 def read_outcomes(store: Store) -> list[Outcome]:
     """Every outcome that was ever recorded, in the order of their ends, a corrected one before its corrections."""
-    return _in_order(_read(store, recorded(store)))
+    return _in_order(_read(store, store.fingerprints(RUNS)))
 
 
 def valid_outcomes(outcomes: Sequence[Outcome]) -> list[Outcome]:
@@ -61,12 +60,12 @@ def valid_outcomes(outcomes: Sequence[Outcome]) -> list[Outcome]:
 
 def table_spec(store: Store) -> ArtifactSpec:
     """The table of everything that is recorded at this moment."""
-    return record_spec(TABLE, {"holds": digest(canonical_json(recorded(store)))})
+    return record_spec(TABLE, {"holds": digest(canonical_json(store.fingerprints(RUNS)))})
 
 
 def commit_table(store: Store) -> ArtifactRecord:
     """Put all outcomes in one table, for whoever reads them next."""
-    holds = recorded(store)
+    holds = store.fingerprints(RUNS)
     outcomes = _in_order(_read(store, holds))
     failed = sum(outcome.status != "succeeded" for outcome in valid_outcomes(outcomes))
     return commit_record(
@@ -84,12 +83,6 @@ def _commit(
     failed = sum(outcome.status != "succeeded" for outcome in outcomes)
     summary = {"records": len(outcomes), "failed": failed}
     return commit_record(store, RUNS, config, {_FILE: _parquet(outcomes)}, summary, command)
-
-
-def recorded(store: Store) -> list[str]:
-    """The fingerprints of all `records/runs`, sorted."""
-    paths = [path for path, _ in store.objects.list(f"{RUNS}/") if path.endswith(f"/{RECORD}")]
-    return sorted(path.split("/")[-2] for path in paths)
 
 
 def _in_order(outcomes: Sequence[Outcome]) -> list[Outcome]:

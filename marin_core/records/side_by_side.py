@@ -1,11 +1,11 @@
 """Two runs beside each other: their settings, data, code and outcome."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from marin_core.records.difference import INPUTS, Find, Identified, RootChange, numbered, root_changes
+from marin_core.records.difference import INPUTS, Find, Identified, RootChange, leaves, numbered, root_changes
 from marin_core.records.outcome import Outcome
 from marin_core.store import ArtifactRecord, canonical_json
 
@@ -97,8 +97,8 @@ def _rows(first: Mapping[str, Any], second: Mapping[str, Any]) -> tuple[Row, ...
 def _config(side: Side) -> dict[str, Any]:
     if side.made is None:
         return {}
-    leaves = dict(_leaves(numbered(side.made.payload["config"])))
-    return {name.removeprefix(_PLAN): value for name, value in leaves.items()}
+    settings = dict(leaves(numbered(side.made.payload["config"])))
+    return {name.removeprefix(_PLAN): value for name, value in settings.items()}
 
 
 def _code(side: Side) -> dict[str, Any]:
@@ -121,7 +121,7 @@ def _outcome(side: Side) -> dict[str, Any]:
         found |= {name: value for name in _OUTCOME if (value := outcome.to_json()[name]) is not None}
         found |= _times(outcome.began, outcome.ended)
     if record:
-        numbers = {name: value for name, value in _leaves(record.summary) if name not in _SETTINGS}
+        numbers = {name: value for name, value in leaves(record.summary) if name not in _SETTINGS}
         # What was recorded of the run counts, since it may have been corrected.
         found |= {"status": "succeeded", **numbers} | ({"status": outcome.status} if outcome else {})
         found |= {**_times(record.provenance.started, record.provenance.ended), "retries": record.provenance.retries}
@@ -180,11 +180,3 @@ def _inputs(one: Identified) -> list[tuple[str, str, str]]:
     if isinstance(one, ArtifactRecord):
         return [(entry.name, entry.fingerprint, entry.content) for entry in one.inputs.values()]
     return [(spec.name, spec.fingerprint, "") for spec in one.inputs.values()]
-
-
-def _leaves(value: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    for key, inner in value.items():
-        if isinstance(inner, Mapping):
-            yield from _leaves(inner, f"{prefix}{key}.")
-        else:
-            yield f"{prefix}{key}", inner

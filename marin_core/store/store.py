@@ -150,14 +150,16 @@ class Store:
                 f"of the store to build this artifact again"
             ) from None
 
-    def records(self, name: str) -> list[ArtifactRecord]:
-        """Every committed record of a name, oldest first."""
+    def fingerprints(self, name: str) -> list[str]:
+        """Those of every committed artifact of a name, sorted."""
         with self._readable():
             paths = [path for path, _ in self.objects.list(f"{name}/") if path.endswith(f"/{RECORD}")]
-        fingerprints = [path.split("/")[-2] for path in paths if path.count("/") == name.count("/") + 2]
-        with ThreadPoolExecutor(_PARALLEL_READS) as pool:
-            found = list(pool.map(lambda fingerprint: self.record(name, fingerprint), fingerprints))
-        return sorted((r for r in found if r is not None), key=lambda r: r.provenance.ended)
+        return sorted(path.split("/")[-2] for path in paths if path.count("/") == name.count("/") + 2)
+
+    def records(self, name: str) -> list[ArtifactRecord]:
+        """Every committed record of a name, oldest first."""
+        found = self.find_records([(name, fingerprint) for fingerprint in self.fingerprints(name)])
+        return sorted((r for r in found.values() if r is not None), key=lambda r: r.provenance.ended)
 
     def everything(self, without: Collection[str] = ()) -> list[ArtifactRecord]:
         """Every committed record, in the order of names and fingerprints, but those whose names begin with one of
@@ -216,7 +218,7 @@ class Store:
                 f"{spec.label} ({spec.fingerprint}) is not in the store {self.root}; materialize it first, for "
                 f"instance with: dagster asset materialize --select {spec.name}{partition}"
             )
-        return Artifact(record, self.url(spec), self.fs)
+        return self.opened(record)
 
     def committed(self, name: str, fingerprint: str) -> Artifact:
         """The committed artifact that a record names.
@@ -227,7 +229,7 @@ class Store:
         record = self.record(name, fingerprint)
         if record is None:
             raise NotInStore(f"{name} ({fingerprint}) is not in the store {self.root}; materialize {name} again")
-        return Artifact(record, f"{self.root}/{_folder(name, fingerprint)}", self.fs)
+        return self.opened(record)
 
     def retire(self, spec: ArtifactSpec, record: ArtifactRecord) -> None:
         """Give up a committed artifact, so that it is built again when it is wanted next; unless it has another record

@@ -13,7 +13,7 @@ from marin_assets.recording import GONE, Recorder
 from marin_assets.sensors import recording_sensors
 from marin_core.errors import MarinError
 from marin_core.records.outcome import ExitClass
-from marin_core.records.outcomes import RUNS, read_outcomes, recorded
+from marin_core.records.outcomes import RUNS, read_outcomes
 from marin_core.store import Store
 from marin_core.store.lease import machine
 from marin_core.store.record import Provenance
@@ -153,11 +153,11 @@ def test_a_record_that_somebody_deleted_is_made_again_for_the_table(
     instance: dg.DagsterInstance, recorder: Recorder
 ) -> None:
     run_id = begun(instance, dg.DagsterRunStatus.CANCELED, {})
-    assert recorder.catch_up(instance, held=recorded(recorder.store)) == [run_id]
-    assert recorder.catch_up(instance, held=recorded(recorder.store)) == []
+    assert recorder.catch_up(instance, held=recorder.store.fingerprints(RUNS)) == [run_id]
+    assert recorder.catch_up(instance, held=recorder.store.fingerprints(RUNS)) == []
     shutil.rmtree(Path(recorder.root) / RUNS)
     assert recorder.catch_up(instance) == []
-    assert recorder.catch_up(instance, held=recorded(recorder.store)) == [run_id]
+    assert recorder.catch_up(instance, held=recorder.store.fingerprints(RUNS)) == [run_id]
     assert [row.dagster_run for row in read_outcomes(recorder.store)] == [run_id]
 
 

@@ -4,9 +4,9 @@ import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from marin_core.records.difference import leaves
 from marin_core.records.site import paths
 from marin_core.records.site.charts import LineChart, Point, Series
-from marin_core.records.site.content import leaves
 from marin_core.records.site.lists import listed
 from marin_core.records.site.reading import with_curves
 from marin_core.records.site.render import Pages, SiteFile
@@ -47,7 +47,7 @@ def _artifact_page(pages: Pages, record: ArtifactRecord, curve: Sequence[Point])
     if chart.shown:
         yield SiteFile(page.removesuffix(".html") + ".csv", chart.csv())
     newest = content.newest[record.name, record.partition]
-    config = leaves(record.payload["config"])
+    config = list(leaves(record.payload["config"], empty=True))
     yield pages.page(
         "artifact.html.jinja",
         page,
@@ -56,7 +56,7 @@ def _artifact_page(pages: Pages, record: ArtifactRecord, curve: Sequence[Point])
         chart=chart if chart.shown else None,
         curves=f"{record.fingerprint}.csv",
         newer=newest if newest.fingerprint != record.fingerprint else None,
-        summary=leaves(record.summary),
+        summary=list(leaves(record.summary, empty=True)),
         config=config[:_MOST_ROWS],
         config_rows=len(config),
         inputs=list(itertools.islice(record.inputs.items(), _MOST_ROWS)),

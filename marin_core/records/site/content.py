@@ -2,12 +2,12 @@
 
 import functools
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
+from marin_core.records.lineage import Key, key_of
 from marin_core.records.outcome import Outcome
 from marin_core.records.outcomes import read_outcomes, valid_outcomes
 from marin_core.records.verdicts import Ruling, rulings
@@ -18,7 +18,6 @@ SITE = "records/site"
 TEMPLATES, STATIC = (Path(__file__).with_name(folder) for folder in ("templates", "static"))
 # Outcomes and verdicts are shown as what they say, not as the artifacts that hold them.
 _KEPT_APART = ("records/",)
-Key = tuple[str, str]
 
 
 @dataclass(frozen=True)
@@ -45,7 +44,7 @@ class SiteContent:
     @cached_property
     def by_key(self) -> dict[Key, ArtifactRecord]:
         """Artifacts by name and fingerprint."""
-        return {(record.name, record.fingerprint): record for record in self.artifacts}
+        return {key_of(record): record for record in self.artifacts}
 
     @cached_property
     def by_name(self) -> dict[str, list[ArtifactRecord]]:
@@ -110,17 +109,6 @@ def gather(store: Store, title: str, until: str | None = None) -> SiteContent:
     times = [*(a.provenance.ended for a in artifacts), *(o.ended for o in outcomes), *(r.said or "" for r in said)]
     artifacts.sort(key=lambda a: (a.name, a.partition or "", a.provenance.ended, a.fingerprint))
     return SiteContent(title, until or max(times, default=""), tuple(artifacts), tuple(reversed(outcomes)), tuple(said))
-
-
-def leaves(value: Mapping[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
-    """A nested mapping as rows: the dotted name of every leaf, and the leaf. Lists are leaves."""
-    rows = []
-    for name, inner in value.items():
-        if isinstance(inner, Mapping) and inner:
-            rows += leaves(inner, f"{prefix}{name}.")
-        else:
-            rows.append((f"{prefix}{name}", inner))
-    return rows
 
 
 def _by(time: str, until: str | None) -> bool:

@@ -4,8 +4,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from marin_core.records.difference import leaves
 from marin_core.records.site import paths
-from marin_core.records.site.content import SiteContent, leaves
+from marin_core.records.site.content import SiteContent
 from marin_core.records.site.reading import Sample, samples
 from marin_core.records.site.render import Pages, SiteFile
 from marin_core.store import ArtifactRecord, Store
@@ -70,7 +71,7 @@ def source_view(content: SiteContent, name: str) -> SourceView:
     licences = next((row.record.summary["licences"] for row in stages if "licences" in row.record.summary), ())
     return SourceView(
         name=name,
-        origin=leaves(raw.payload["config"].get("origin", {})) if raw else [],
+        origin=list(leaves(raw.payload["config"].get("origin", {}), empty=True)) if raw else [],
         licence=licence,
         licences=licences,
         stages=stages,

@@ -3,7 +3,6 @@
 import json
 import posixpath
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +10,7 @@ from marin_core.records.site import paths
 from marin_core.records.site.charts import LineChart, Series, downsample
 from marin_core.records.site.content import SiteContent
 from marin_core.records.site.experiments import ExperimentView, Run
-from marin_core.records.site.reading import file_bytes, loss_curve, table_as_csv
+from marin_core.records.site.reading import file_bytes, table_as_csv, with_curves
 from marin_core.records.site.render import Pages, SiteFile
 from marin_core.records.site.result_rows import result_rows
 from marin_core.store import ArtifactRecord, Store
@@ -27,7 +26,6 @@ _OWN_TABLES = ("runs", "curves")
 # Bytes of Parquet; a table beyond that is better read from the store.
 _LARGEST_TABLE = 2_000_000
 _CURVES = "loss_curves.csv"
-_PARALLEL_READS = 16
 
 
 @dataclass(frozen=True)
@@ -71,21 +69,17 @@ def _details(store: Store, view: ExperimentView) -> Mapping[str, Any]:
 
 
 def _chart(store: Store, view: ExperimentView) -> LineChart | None:
-    there = [run for run in view.runs if run.record is not None]
+    there = [(run, run.record) for run in view.runs if run.record is not None]
     drawn = downsample(there, MOST_CURVES)
-    with ThreadPoolExecutor(_PARALLEL_READS) as pool:
-        curves = list(pool.map(lambda run: loss_curve(store, _made(run)), drawn))
+    curves = (curve for _, curve in with_curves(store, [record for _, record in drawn]))
     series = [
-        Series(run.partition or run.name, _group(run), curve) for run, curve in zip(drawn, curves, strict=True) if curve
+        Series(run.partition or run.name, _group(run), curve)
+        for (run, _), curve in zip(drawn, curves, strict=True)
+        if curve
     ]
     title = "Training loss" if len(drawn) == len(there) else f"Training loss of {len(drawn)} of {len(there)} runs"
     chart = LineChart(title, "step", "loss, nats per token", series, smoothed=_SMOOTHED)
     return chart if chart.shown else None
-
-
-def _made(run: Run) -> ArtifactRecord:
-    assert run.record is not None
-    return run.record
 
 
 def _group(run: Run) -> str:

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from marin_core.records.experiment import Verdict, forecast_of
+from marin_core.records.lineage import Lineage, key_of
 from marin_core.records.outcome import Outcome
-from marin_core.records.site.content import Key, SiteContent
+from marin_core.records.site.content import SiteContent
 from marin_core.records.verdicts import Ruling
 from marin_core.store import ArtifactRecord
 
@@ -166,26 +167,14 @@ def _run(content: SiteContent, arm: str, name: str, partition: str | None, finge
 
 def upstream(content: SiteContent, record: ArtifactRecord, prefix: str) -> list[ArtifactRecord]:
     """Every artifact that a record was made of, however far up, whose name begins with `prefix`."""
-    seen: set[Key] = set()
-    to_visit = [record]
-    while to_visit:
-        for read in to_visit.pop().inputs.values():
-            key = (read.name, read.fingerprint)
-            found = content.by_key.get(key)
-            if key not in seen and found is not None:
-                seen.add(key)
-                to_visit.append(found)
-    return [record for record in content.artifacts if record.name.startswith(prefix) and _key(record) in seen]
+    below = {key_of(one) for one in Lineage(record, content.by_key, frozenset()).walk()} - {key_of(record)}
+    return [one for one in content.artifacts if one.name.startswith(prefix) and key_of(one) in below]
 
 
 def _size(record: ArtifactRecord) -> tuple[float, float, str]:
     """Smaller runs first."""
     told = record.summary
     return float(told.get("flops") or 0), float(told.get("hidden_dim") or 0), record.partition or ""
-
-
-def _key(record: ArtifactRecord) -> Key:
-    return record.name, record.fingerprint
 
 
 def _failures(content: SiteContent, id_: str, declared: Mapping[str, Any], runs: Sequence[Run]) -> list[Outcome]:
